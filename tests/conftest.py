@@ -1,0 +1,42 @@
+"""Fixtures of all tests. Servers start with the first test that asks for them and end with the session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.fixtures.postgres import PostgresMissing, PostgresServer, running_postgres
+from tests.fixtures.s3 import S3Missing, S3Server, running_s3
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """`async def` tests and fixtures run on asyncio."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    try:
+        with running_postgres() as server:
+            yield server
+    except PostgresMissing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """A fresh database for one test."""
+    url = postgres_server.create_database()
+    yield url
+    postgres_server.drop_database(url)
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    try:
+        with running_s3() as server:
+            yield server
+    except S3Missing as missing:
+        pytest.skip(str(missing))
