@@ -1,0 +1,283 @@
+"""The ledger: every change of anything is a transaction of operations, decided as one.
+
+An operation carries its own precondition. A transaction is applied when every precondition holds
+and leaves nothing behind when one does not. A commit of one table is a transaction of one `Append`.
+
+The number of a transaction is the sequence number of its first event, so the event feed is also
+the record of transactions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import TypeAlias
+
+import msgspec
+
+from inver.domain.idempotency import KeyedRequest
+from inver.domain.tables import Format, State, TableKind
+
+MAX_OPERATIONS = 1_000
+MAIN = ""
+"""The branch that every table has."""
+
+
+class Counts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one version changed. None means not known; zero is a count."""
+
+    rows_added: int | None = None
+    rows_removed: int | None = None
+    files_added: int | None = None
+    files_removed: int | None = None
+    bytes_added: int | None = None
+    bytes_removed: int | None = None
+
+
+class CreateCatalog(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    name: str
+    comment: str | None = None
+    properties: dict[str, str] = {}
+    storage_root: str | None = None
+
+
+class AlterCatalog(msgspec.Struct, frozen=True, kw_only=True):
+    """Fields that are UNSET stay as they are."""
+
+    id: str
+    expect_etag: int | None = None
+    name: str | msgspec.UnsetType = msgspec.UNSET
+    comment: str | None | msgspec.UnsetType = msgspec.UNSET
+    properties: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
+    owner: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class DropCatalog(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    expect_etag: int | None = None
+
+
+class CreateSchema(msgspec.Struct, frozen=True, kw_only=True):
+    """`parent_id` is the catalog for a top-level schema."""
+
+    id: str
+    catalog_id: str
+    parent_id: str
+    name: str
+    comment: str | None = None
+    properties: dict[str, str] = {}
+    storage_root: str | None = None
+
+
+class AlterSchema(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    expect_etag: int | None = None
+    comment: str | None | msgspec.UnsetType = msgspec.UNSET
+    properties: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
+    owner: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class DropSchema(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    expect_etag: int | None = None
+
+
+class CreateTable(msgspec.Struct, frozen=True, kw_only=True):
+    """`version` is where the table starts; its first commit is `version + 1`."""
+
+    id: str
+    schema_id: str
+    name: str
+    format: Format
+    kind: TableKind
+    location: str
+    location_key: str
+    state: State = State.LIVE
+    version: int = 0
+    head: bytes | None = None
+    comment: str | None = None
+    properties: dict[str, str] = {}
+    columns: bytes = b"[]"
+
+
+class Append(msgspec.Struct, frozen=True, kw_only=True):
+    """One new version of one branch; it wins only if the branch stands at `version - 1`.
+
+    `token` identifies the attempt: the same version with the same token is the same commit sent
+    twice, with another token it is somebody else's.
+    """
+
+    table_id: str
+    version: int
+    token: str
+    branch: str = MAIN
+    operation: str = "commit"
+    payload: bytes = b"{}"
+    counts: bytes | None = None
+    head: bytes | None = None
+    expect_etag: int | None = None
+
+
+class CreateBranch(msgspec.Struct, frozen=True, kw_only=True):
+    table_id: str
+    branch: str
+    version: int
+
+
+class AlterTable(msgspec.Struct, frozen=True, kw_only=True):
+    """A change of the definition without a new version; it moves the etag."""
+
+    table_id: str
+    expect_etag: int | None = None
+    comment: str | None | msgspec.UnsetType = msgspec.UNSET
+    properties: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
+    columns: bytes | msgspec.UnsetType = msgspec.UNSET
+    owner: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class RenameTable(msgspec.Struct, frozen=True, kw_only=True):
+    table_id: str
+    schema_id: str
+    name: str
+    expect_etag: int | None = None
+
+
+class DropTable(msgspec.Struct, frozen=True, kw_only=True):
+    """The name is free at once; the data stays until `purge_at`."""
+
+    table_id: str
+    purge_at: int
+    expect_etag: int | None = None
+
+
+class UndropTable(msgspec.Struct, frozen=True, kw_only=True):
+    """Back under its old name unless another is given."""
+
+    table_id: str
+    schema_id: str | None = None
+    name: str | None = None
+
+
+class PurgeTable(msgspec.Struct, frozen=True, kw_only=True):
+    table_id: str
+
+
+class MoveCursor(msgspec.Struct, frozen=True, kw_only=True):
+    """A named position that moves only from where its owner believes it to be; None means absent."""
+
+    name: str
+    expect: str | None
+    value: str | None
+
+
+Operation: TypeAlias = (
+    CreateCatalog
+    | AlterCatalog
+    | DropCatalog
+    | CreateSchema
+    | AlterSchema
+    | DropSchema
+    | CreateTable
+    | Append
+    | CreateBranch
+    | AlterTable
+    | RenameTable
+    | DropTable
+    | UndropTable
+    | PurgeTable
+    | MoveCursor
+)
+
+
+class Work(msgspec.Struct, frozen=True, kw_only=True):
+    """Follow-up work, recorded with the change that calls for it."""
+
+    kind: str
+    subject: str
+    payload: bytes = b"{}"
+    not_before: int = 0
+
+
+class Transaction(msgspec.Struct, frozen=True):
+    by: str
+    at: int
+    operations: tuple[Operation, ...]
+    keyed: KeyedRequest | None = None
+    work: tuple[Work, ...] = ()
+
+
+class Result(msgspec.Struct, frozen=True, array_like=True):
+    """What one operation did: the id it touched and, for tables, the version it left."""
+
+    subject: str
+    version: int | None = None
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    """Proof of a decided transaction. `replayed` says that it had been decided before."""
+
+    transaction: int
+    at: int
+    results: tuple[Result, ...]
+    replayed: bool = False
+
+
+class Reason(StrEnum):
+    VERSION_TAKEN = "version-taken"
+    VERSION_GAP = "version-gap"
+    BRANCH_EXISTS = "branch-exists"
+    ETAG_CHANGED = "etag-changed"
+    CURSOR_MOVED = "cursor-moved"
+
+
+class Winner(msgspec.Struct, frozen=True):
+    """The commit that stands where another wanted to be."""
+
+    version: int
+    token: str
+    transaction: int
+    at: int
+    by: str
+
+
+class ConflictDetail(msgspec.Struct, frozen=True, kw_only=True):
+    operation: int
+    subject: str
+    reason: Reason
+    expected: int | str | None
+    current: int | str | None
+    winner: Winner | None = None
+
+
+class Verdict(StrEnum):
+    ACCEPT = "accept"
+    REPLAY = "replay"
+    REFUSE = "refuse"
+
+
+def judge(append: Append, current: int, standing: Winner | None) -> Verdict:
+    """What becomes of an append on a branch at `current`, where `standing` holds its version if any does."""
+    if append.version == current + 1:
+        return Verdict.ACCEPT
+    if standing is not None and standing.version == append.version and standing.token == append.token:
+        return Verdict.REPLAY
+    return Verdict.REFUSE
+
+
+def conflict_of(index: int, append: Append, current: int, standing: Winner | None) -> ConflictDetail:
+    taken = append.version <= current
+    return ConflictDetail(
+        operation=index,
+        subject=append.table_id,
+        reason=Reason.VERSION_TAKEN if taken else Reason.VERSION_GAP,
+        expected=append.version - 1,
+        current=current,
+        winner=standing if taken else None,
+    )
+
+
+def replayed_transaction(standing: Iterable[Winner]) -> int | None:
+    """The one transaction that made all of these commits, or None when they came from several."""
+    numbers = {winner.transaction for winner in standing}
+    return numbers.pop() if len(numbers) == 1 else None

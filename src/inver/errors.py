@@ -1,0 +1,129 @@
+"""Everything that can go wrong, as one tree.
+
+    InverError
+    +-- Refused                   the request is certainly not applied, and never will be
+    |   +-- Invalid               a value is wrong; `field` says which
+    |   |   +-- TooLarge          the request exceeds a limit
+    |   +-- Unauthenticated       nobody we know is asking
+    |   +-- Forbidden             we know who asks, and they may not
+    |   +-- NotFound              it is not there, or the caller may not see it
+    |   +-- AlreadyExists         the name or id is taken
+    |   +-- NotEmpty              it still contains something
+    |   +-- Conflict              somebody else was first; `conflicts` says what won
+    |   +-- PreconditionFailed    an etag or expected value does not match
+    |   +-- KeyReused             an idempotency key came back with another request
+    |   +-- Unsupported           understood, and not offered here
+    |   +-- MethodNotAllowed      the path exists, the method does not
+    |   +-- RateLimited           too many failures from one source
+    +-- Unavailable               not applied; the same request may be sent again
+    |   +-- Overloaded            a queue is full
+    +-- OutcomeUnknown            it may or may not have been applied
+    +-- Broken                    stored state or configuration is not what it must be
+
+Protocol adapters map this tree to their own envelope; no HTTP status appears here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from inver.domain.ledger import ConflictDetail
+
+
+class InverError(Exception):
+    """Base of every error that Inver raises on purpose."""
+
+    def __init__(self, message: str, *, fix: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.fix = fix
+
+
+class Refused(InverError):
+    pass
+
+
+class Invalid(Refused):
+    def __init__(self, message: str, *, field: str | None = None, fix: str | None = None) -> None:
+        super().__init__(message, fix=fix)
+        self.field = field
+
+
+class TooLarge(Invalid):
+    pass
+
+
+class Unauthenticated(Refused):
+    pass
+
+
+class Forbidden(Refused):
+    pass
+
+
+class NotFound(Refused):
+    """`kind` is the securable that is missing: catalog, schema, table, route, ..."""
+
+    def __init__(self, message: str, *, kind: str = "resource", fix: str | None = None) -> None:
+        super().__init__(message, fix=fix)
+        self.kind = kind
+
+
+class AlreadyExists(Refused):
+    def __init__(self, message: str, *, kind: str = "resource", fix: str | None = None) -> None:
+        super().__init__(message, fix=fix)
+        self.kind = kind
+
+
+class NotEmpty(Refused):
+    pass
+
+
+class Conflict(Refused):
+    def __init__(self, message: str, conflicts: Sequence[ConflictDetail] = ()) -> None:
+        super().__init__(message)
+        self.conflicts = tuple(conflicts)
+
+
+class PreconditionFailed(Refused):
+    pass
+
+
+class KeyReused(Refused):
+    pass
+
+
+class Unsupported(Refused):
+    pass
+
+
+class MethodNotAllowed(Refused):
+    def __init__(self, message: str, allowed: Sequence[str]) -> None:
+        super().__init__(message)
+        self.allowed = tuple(allowed)
+
+
+class RateLimited(Refused):
+    def __init__(self, message: str, retry_after: int = 1) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class Unavailable(InverError):
+    def __init__(self, message: str, retry_after: int = 1) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class Overloaded(Unavailable):
+    pass
+
+
+class OutcomeUnknown(InverError):
+    pass
+
+
+class Broken(InverError):
+    pass

@@ -1,0 +1,187 @@
+"""Objects in S3, GCS and Azure, through obstore."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeVar
+
+from inver.domain.locations import Location
+from inver.errors import Broken, Invalid, NotFound, OutcomeUnknown, Unavailable
+from inver.ports import ObjectInfo
+from inver.storage.connect import connect
+from inver.storage.options import StorageOptions
+from inver.storage.paths import check_expiry, check_range, split_path, split_prefix
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
+
+T = TypeVar("T")
+
+_RETRIES = 3
+_ATTEMPTS = 4
+_LIST_CHUNK = 1000
+
+
+class RemoteStore:
+    def __init__(self, root: Location, options: StorageOptions) -> None:
+        self._root = root
+        self._client = connect(root, options, retries=_RETRIES)
+        # A conditional write that is silently sent twice takes its own first success for a rival.
+        self._creator = connect(root, options, retries=0)
+
+    @property
+    def root(self) -> Location:
+        return self._root
+
+    async def put(self, path: str, data: bytes) -> None:
+        import obstore
+        from obstore.exceptions import AlreadyExistsError
+
+        split_path(path)
+        for attempt in range(_ATTEMPTS):
+            await asyncio.sleep(0.1 * attempt)
+            try:
+                await _answer(path, obstore.put_async(self._client, path, data, use_multipart=False))
+                return
+            except Unavailable as error:
+                # A plain write replaces: only another operation on the key can be in its way (409).
+                if not isinstance(error.__cause__, AlreadyExistsError) or attempt == _ATTEMPTS - 1:
+                    raise
+
+    async def put_if_absent(self, path: str, data: bytes) -> bool:
+        """OutcomeUnknown if a write went unanswered and something is, or may come to be, there."""
+        import obstore
+        from obstore.exceptions import (
+            AlreadyExistsError,
+            BaseError,
+            PermissionDeniedError,
+            UnauthenticatedError,
+        )
+
+        split_path(path)
+        unanswered: BaseError | None = None
+        for attempt in range(_ATTEMPTS):
+            await asyncio.sleep(0.1 * attempt)
+            try:
+                await obstore.put_async(self._creator, path, data, mode="create", use_multipart=False)
+                return True
+            except AlreadyExistsError:
+                # Stores also say this when two writers only met; then nobody may have won yet.
+                if await self.head(path) is None:
+                    continue
+                if unanswered is None:
+                    return False
+                break
+            except (PermissionDeniedError, UnauthenticatedError) as error:
+                raise _unavailable(path, error) from error
+            except BaseError as error:
+                unanswered = error
+        if unanswered is None:
+            raise Unavailable(f"writers of {path!r} keep getting into each other's way")
+        raise OutcomeUnknown(f"the object store did not say whether {path!r} was written") from unanswered
+
+    async def get(self, path: str) -> bytes:
+        import obstore
+
+        split_path(path)
+        result = await _answer(path, obstore.get_async(self._client, path))
+        return bytes(await _answer(path, result.bytes_async()))
+
+    async def get_range(self, path: str, start: int, length: int) -> bytes:
+        """The slice `[start : start + length]`, so shorter or empty at the end of the object."""
+        import obstore
+
+        split_path(path)
+        check_range(start, length)
+        try:
+            if length:
+                found = obstore.get_range_async(self._client, path, start=start, length=length)
+                return bytes(await _answer(path, found))
+        except Unavailable:
+            # A store refuses a range that starts behind the end; only the size tells this from a failure.
+            info = await self.head(path)
+            if info is None or start < info.size:
+                raise
+            return b""
+        if await self.head(path) is None:
+            raise _not_found(path)
+        return b""
+
+    async def head(self, path: str) -> ObjectInfo | None:
+        import obstore
+
+        split_path(path)
+        try:
+            return _info(await _answer(path, obstore.head_async(self._client, path)))
+        except NotFound:
+            return None
+
+    async def list(self, prefix: str = "") -> AsyncIterator[ObjectInfo]:
+        import obstore
+        from obstore.exceptions import BaseError, InvalidPathError
+
+        folder = "/".join(split_prefix(prefix))
+        try:
+            async for chunk in obstore.list(self._client, folder or None, chunk_size=_LIST_CHUNK):
+                for meta in chunk:
+                    if _addressable(meta["path"]):
+                        yield _info(meta)
+        except InvalidPathError as error:
+            raise Broken(f"below {self._root} lies an object whose key no path can name") from error
+        except BaseError as error:
+            raise _unavailable(prefix, error) from error
+
+    async def delete(self, path: str) -> bool:
+        import obstore
+
+        # S3 does not say whether there was anything to delete.
+        if await self.head(path) is None:
+            return False
+        try:
+            await _answer(path, obstore.delete_async(self._client, path))
+        except NotFound:
+            return False
+        return True
+
+    async def signed_url(self, path: str, expires_in_s: int) -> str:
+        import obstore
+
+        split_path(path)
+        check_expiry(expires_in_s)
+        signing = obstore.sign_async(self._client, "GET", path, timedelta(seconds=expires_in_s))
+        return await _answer(path, signing)
+
+
+async def _answer(path: str, request: Awaitable[T]) -> T:
+    from obstore.exceptions import BaseError
+
+    try:
+        return await request
+    except FileNotFoundError:
+        raise _not_found(path) from None
+    except BaseError as error:
+        raise _unavailable(path, error) from error
+
+
+def _not_found(path: str) -> NotFound:
+    return NotFound(f"there is no object {path!r}", kind="object")
+
+
+def _unavailable(path: str, error: Exception) -> Unavailable:
+    # The cause has the details; its text may name hosts and keys that callers should not see.
+    return Unavailable(f"the object store failed at {path!r}: {type(error).__name__}")
+
+
+def _addressable(path: str) -> bool:
+    try:
+        split_path(path)
+    except Invalid:
+        return False
+    return True
+
+
+def _info(meta: ObjectMeta) -> ObjectInfo:
+    modified_ms = int(meta["last_modified"].timestamp() * 1000)
+    return ObjectInfo(meta["path"], meta["size"], modified_ms, meta["e_tag"])

@@ -1,0 +1,53 @@
+"""How a remote store is reached. An administrator sets these; no request carries them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from inver.errors import Invalid
+from inver.secrets import Secret
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageOptions:
+    """Without credentials the provider's own chain applies: environment, instance role, workload identity."""
+
+    endpoint: str | None = None
+    allow_http: bool = False
+
+    region: str | None = None
+    path_style: bool = True
+    access_key: str | None = None
+    secret_key: Secret | None = None
+    session_token: Secret | None = None
+
+    gcs_service_account: Secret | None = None
+    """The JSON text of a service account key."""
+
+    azure_account: str | None = None
+    """Needed where the location does not name the account."""
+    azure_key: Secret | None = None
+    azure_sas: Secret | None = None
+
+    def __post_init__(self) -> None:
+        if (self.access_key is None) != (self.secret_key is None):
+            raise Invalid("access_key and secret_key belong together", field="secret_key", fix="set both")
+        if self.session_token is not None and self.access_key is None:
+            raise Invalid("session_token needs access_key and secret_key", field="session_token")
+        if self.endpoint is not None:
+            self._check_endpoint(self.endpoint)
+
+    def _check_endpoint(self, endpoint: str) -> None:
+        scheme, _, rest = endpoint.partition("://")
+        if scheme not in ("http", "https") or not rest or any(c in rest for c in "@?#\\ \t\r\n"):
+            raise Invalid(
+                "endpoint is not an http(s) URL without user, query and fragment",
+                field="endpoint",
+                fix="write https://host:port",
+            )
+        if scheme == "http" and not self.allow_http:
+            raise Invalid(
+                "endpoint is not encrypted",
+                field="endpoint",
+                fix="use https, or set allow_http for a network you trust",
+            )

@@ -1,0 +1,192 @@
+"""What both stores are: every question of the port, asked through the dialect's own driver."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Sequence
+from typing import TypeVar
+
+from inver.domain.events import Event
+from inver.domain.idempotency import KeyedRequest, KeyRecord
+from inver.domain.ledger import Receipt, Transaction
+from inver.domain.names import name_key, path_key
+from inver.domain.principals import Principal, PrincipalKind
+from inver.domain.securables import Catalog, Schema
+from inver.domain.tables import Table, TableDetails
+from inver.ports import Commit, StoredToken, WorkItem
+from inver.stores import queue, reads
+from inver.stores.journal import INSERT_KEY
+from inver.stores.sql import Steps, UniqueViolation
+
+T = TypeVar("T")
+
+
+class SqlStore(ABC):
+    @abstractmethod
+    def decide(self, transaction: Transaction) -> Awaitable[Receipt]: ...
+
+    @abstractmethod
+    async def read(self, steps: Steps[T]) -> T:
+        """Run a question against what is durable."""
+
+    @abstractmethod
+    async def write(self, steps: Steps[T]) -> T:
+        """Run a change of our own bookkeeping in one transaction."""
+
+    @abstractmethod
+    async def wait_for_event(self, after: int, timeout_s: float) -> bool: ...
+
+    async def catalog_by_name(self, name: str) -> Catalog | None:
+        return await self.read(reads.catalog_by_key(name_key(name)))
+
+    async def catalogs(self, after: str, limit: int) -> list[Catalog]:
+        return await self.read(reads.catalogs_after(name_key(after), limit))
+
+    async def schema_by_path(self, catalog: str, path: Sequence[str]) -> Schema | None:
+        return await self.read(reads.schema_by_key(name_key(catalog), path_key(path)))
+
+    async def schemas(self, parent_id: str, after: str, limit: int) -> list[Schema]:
+        return await self.read(reads.schemas_after(parent_id, name_key(after), limit))
+
+    async def table_by_id(self, table_id: str) -> Table | None:
+        return await self.read(reads.table_by_id(table_id))
+
+    async def table_by_name(self, catalog: str, path: Sequence[str], name: str) -> Table | None:
+        return await self.read(reads.table_by_key(name_key(catalog), path_key(path), name_key(name)))
+
+    async def tables(self, schema_id: str, after: str, limit: int) -> list[Table]:
+        return await self.read(reads.tables_after(schema_id, name_key(after), limit))
+
+    async def dropped_tables(self, schema_id: str, limit: int) -> list[Table]:
+        return await self.read(reads.dropped_tables(schema_id, limit))
+
+    async def details(self, table_id: str) -> TableDetails | None:
+        return await self.read(reads.details(table_id))
+
+    async def full_name(self, table_id: str) -> tuple[str, ...] | None:
+        return await self.read(reads.full_name(table_id))
+
+    async def commits(self, table_id: str, branch: str, first: int, last: int, limit: int) -> list[Commit]:
+        return await self.read(reads.commits(table_id, branch, first, last, limit))
+
+    async def cursor(self, name: str) -> str | None:
+        return await self.read(reads.cursor(name))
+
+    async def events(self, after: int, limit: int) -> list[Event]:
+        return await self.read(reads.events_after(after, limit))
+
+    async def transaction_events(self, number: int) -> list[Event]:
+        return await self.read(reads.transaction_events(number))
+
+    async def last_event(self) -> int:
+        return await self.read(reads.last_event())
+
+    async def key_record(self, scope: str, key: str) -> KeyRecord | None:
+        return await self.read(reads.key_record(scope, key))
+
+    async def record_refusal(self, request: KeyedRequest, at: int, outcome: bytes) -> None:
+        await self.write(_record_refusal(request, at, outcome))
+
+    async def forget_keys(self, before: int) -> int:
+        return await self.write(_forget_keys(before))
+
+    async def claim_work(
+        self, kinds: Sequence[str], worker: str, now: int, lease_ms: int, limit: int
+    ) -> list[WorkItem]:
+        return await self.write(queue.claim(kinds, worker, now, lease_ms, limit))
+
+    async def finish_work(self, item_id: str, worker: str) -> bool:
+        return await self.write(queue.finish(item_id, worker))
+
+    async def extend_work(self, item_id: str, worker: str, until: int) -> bool:
+        return await self.write(queue.extend(item_id, worker, until))
+
+    async def fail_work(self, item_id: str, worker: str, error: str, now: int) -> bool:
+        return await self.write(queue.fail(item_id, worker, error, now))
+
+    async def retry_work(self, item_id: str, now: int) -> bool:
+        return await self.write(queue.retry(item_id, now))
+
+    async def work(self, limit: int) -> list[WorkItem]:
+        return await self.read(reads.work_waiting(limit))
+
+    async def token(self, token_id: str) -> StoredToken | None:
+        row = await self.read(reads.token_row(token_id))
+        if row is None:
+            return None
+        return StoredToken(
+            id=token_id,
+            hash=row[0],
+            expires_at=row[1],
+            revoked_at=row[2],
+            principal=Principal(row[3], row[4], PrincipalKind(row[5])),
+            disabled=bool(row[6]),
+        )
+
+    async def add_token(self, token: StoredToken, label: str, at: int) -> None:
+        await self.write(_add_token(token, label, at))
+
+    async def remember(self, key: str, value: str) -> str:
+        return await self.write(_remember(key, value))
+
+    async def ping(self) -> None:
+        await self.read(reads.last_event())
+
+
+class Waiters:
+    """Long polls that wait for the next event."""
+
+    def __init__(self) -> None:
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def wake(self) -> None:
+        for future in self._waiting:
+            if not future.done():
+                future.set_result(None)
+
+    async def wait(self, timeout_s: float) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.add(future)
+        try:
+            await asyncio.wait([future], timeout=timeout_s)
+        finally:
+            self._waiting.discard(future)
+
+
+def _record_refusal(request: KeyedRequest, at: int, outcome: bytes) -> Steps[None]:
+    try:
+        yield (
+            INSERT_KEY,
+            (request.scope, request.key, request.principal, request.fingerprint, None, at, outcome),
+        )
+    except UniqueViolation:
+        # Whoever recorded the key first gave the answer that counts.
+        return
+
+
+def _forget_keys(before: int) -> Steps[int]:
+    rows = yield "DELETE FROM idempotency WHERE at < ?1 RETURNING 1", (before,)
+    return len(rows)
+
+
+def _add_token(token: StoredToken, label: str, at: int) -> Steps[None]:
+    principal = token.principal
+    yield (
+        """INSERT INTO principals VALUES (?1, ?2, ?3, ?4, 0, ?5, ?1)
+           ON CONFLICT (id) DO NOTHING""",
+        (principal.id, principal.name, name_key(principal.name), principal.kind, at),
+    )
+    yield (
+        "INSERT INTO tokens VALUES (?1, ?2, ?3, ?4, ?5, ?6, NULL, NULL)",
+        (token.id, principal.id, token.hash, label, at, token.expires_at),
+    )
+
+
+def _remember(key: str, value: str) -> Steps[str]:
+    yield "INSERT INTO meta VALUES (?1, ?2) ON CONFLICT (key) DO NOTHING", (key, value)
+    rows = yield "SELECT value FROM meta WHERE key = ?1", (key,)
+    return str(rows[0][0])

@@ -1,0 +1,177 @@
+"""Group commit on PostgreSQL: many plain transactions decided by one statement.
+
+At most one transaction per table goes into a batch. Another one for the same table and version is
+answered together with the first; for another version it waits for the next batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from inver.domain.events import COMMITTED
+from inver.domain.ledger import (
+    Append,
+    ConflictDetail,
+    Receipt,
+    Result,
+    Transaction,
+    Verdict,
+    Winner,
+    conflict_of,
+    judge,
+    replayed_transaction,
+)
+from inver.errors import Conflict, NotFound
+from inver.stores.versions import event_data, lost
+
+BATCH_LIMIT = 256
+
+DECIDE = f"""
+WITH req AS MATERIALIZED (
+    SELECT * FROM unnest($1::int[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::bytea[],
+                         $7::bytea[], $8::bytea[], $9::text[], $10::bigint[])
+    WITH ORDINALITY AS r(grp, table_id, version, token, operation, payload, counts, data, by_id, at, n)
+), locked AS MATERIALIZED (
+    SELECT id, version FROM tables WHERE id = ANY($2::text[]) AND state IN ('live', 'declared')
+    ORDER BY id FOR UPDATE
+), won AS MATERIALIZED (
+    SELECT r.grp FROM req r LEFT JOIN locked l ON l.id = r.table_id
+    GROUP BY r.grp HAVING bool_and(l.version IS NOT DISTINCT FROM r.version - 1)
+), moved AS (
+    UPDATE tables t SET version = r.version, updated_by = r.by_id,
+        updated_at = GREATEST(t.updated_at, r.at), state = 'live'
+    FROM req r JOIN won USING (grp) WHERE t.id = r.table_id
+    RETURNING r.n, t.updated_at AS at
+), taken AS (
+    UPDATE event_head SET seq = seq + (SELECT count(*) FROM moved)
+    WHERE id = 1 AND EXISTS (SELECT 1 FROM moved) RETURNING seq
+), numbered AS MATERIALIZED (
+    SELECT r.n, r.grp, r.table_id, r.version, r.token, r.operation, r.payload, r.counts, r.data, r.by_id,
+        m.at, taken.seq - (SELECT count(*) FROM moved) + row_number() OVER (ORDER BY r.n) AS seq
+    FROM moved m JOIN req r ON r.n = m.n CROSS JOIN taken
+), final AS MATERIALIZED (
+    SELECT *, min(seq) OVER (PARTITION BY grp) AS txn FROM numbered
+), kept AS (
+    INSERT INTO commits SELECT table_id, '', version, at, by_id, operation, token, txn, payload, counts
+    FROM final
+), told AS (
+    INSERT INTO events SELECT seq, txn, at, by_id, '{COMMITTED}', table_id, version, data FROM final
+)
+SELECT grp, txn, at FROM final"""
+
+# A second look, in a snapshot of its own: the rows that beat us may have been committed after
+# the deciding statement had started.
+LOOK = """
+SELECT t.version, c.version, c.token, c.txn, c.at, c.by_id
+FROM unnest($1::text[], $2::bigint[]) WITH ORDINALITY AS q(table_id, version, n)
+LEFT JOIN tables t ON t.id = q.table_id AND t.state IN ('live', 'declared')
+LEFT JOIN commits c ON c.table_id = q.table_id AND c.branch = '' AND c.version = q.version
+ORDER BY q.n"""
+
+
+class Waiting:
+    """A plain transaction in the queue, and those that ask for the same version of the same table."""
+
+    __slots__ = ("appends", "future", "rivals", "transaction", "tries")
+
+    def __init__(self, transaction: Transaction, future: asyncio.Future[Receipt]) -> None:
+        self.transaction = transaction
+        self.appends: Sequence[Append] = transaction.operations  # type: ignore[assignment]
+        self.future = future
+        self.rivals: list[Waiting] = []
+        self.tries = 0
+
+
+def take(queue: deque[Waiting]) -> list[Waiting]:
+    """The next batch; what does not fit goes back to the front in its old order."""
+    batch: list[Waiting] = []
+    first: dict[str, Waiting] = {}
+    later: list[Waiting] = []
+    size = 0
+    while queue and size < BATCH_LIMIT:
+        item = queue.popleft()
+        appends = item.appends
+        if len(appends) == 1:
+            append = appends[0]
+            holder = first.get(append.table_id)
+            if holder is None:
+                first[append.table_id] = item
+                batch.append(item)
+                size += 1
+            elif len(holder.appends) == 1 and holder.appends[0].version == append.version:
+                holder.rivals.append(item)
+            else:
+                later.append(item)
+        elif any(append.table_id in first for append in appends):
+            later.append(item)
+        else:
+            for append in appends:
+                first[append.table_id] = item
+            batch.append(item)
+            size += len(appends)
+    queue.extendleft(reversed(later))
+    return batch
+
+
+def parameters(batch: Sequence[Waiting]) -> list[list[Any]]:
+    """One array per column of the request."""
+    rows = [
+        (
+            group,
+            op.table_id,
+            op.version,
+            op.token,
+            op.operation,
+            op.payload,
+            op.counts,
+            event_data(op),
+            item.transaction.by,
+            item.transaction.at,
+        )
+        for group, item in enumerate(batch)
+        for op in item.appends
+    ]
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+def receipt(item: Waiting, number: int, at: int, replayed: bool = False) -> Receipt:
+    return Receipt(number, at, tuple(Result(op.table_id, op.version) for op in item.appends), replayed)
+
+
+def verdict(item: Waiting, rows: Sequence[Sequence[Any]]) -> Receipt | Exception | None:
+    """What became of a transaction that did not win, from one `LOOK` row per append; None: try again."""
+    details: list[ConflictDetail] = []
+    standing: list[Winner] = []
+    for index, (op, row) in enumerate(zip(item.appends, rows, strict=True)):
+        current = row[0]
+        if current is None:
+            return NotFound("the table does not exist", kind="table")
+        winner = Winner(*row[1:6]) if row[1] is not None else None
+        match judge(op, current, winner):
+            case Verdict.REPLAY:
+                assert winner is not None
+                standing.append(winner)
+                details.append(conflict_of(index, op, current, winner))
+            case Verdict.REFUSE:
+                details.append(conflict_of(index, op, current, winner))
+    if len(standing) == len(item.appends):
+        number = replayed_transaction(standing)
+        if number is not None:
+            return receipt(item, number, standing[0].at, replayed=True)
+    if not details:
+        return None
+    first = details[0]
+    op = item.appends[first.operation]
+    assert isinstance(first.current, int)
+    return Conflict(lost(first.operation, op, first.current, first.winner).message, details)
+
+
+def rival_verdict(rival: Waiting, winner: Winner) -> Receipt | Conflict:
+    """The answer for one that asked for the very version that `winner` has just taken."""
+    op = rival.appends[0]
+    if op.token == winner.token:
+        return receipt(rival, winner.transaction, winner.at, replayed=True)
+    return lost(0, op, winner.version, winner)

@@ -1,0 +1,147 @@
+"""Catalogs and schemas: how their operations are decided."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from inver.domain import ledger
+from inver.domain.ledger import Result
+from inver.domain.names import name_key
+from inver.domain.securables import MAX_SCHEMA_DEPTH
+from inver.errors import AlreadyExists, Invalid, NotEmpty, NotFound
+from inver.stores.deciding import (
+    SEPARATOR,
+    Change,
+    Context,
+    Outcome,
+    collect,
+    encode,
+    require_etag,
+    update_row,
+)
+from inver.stores.sql import Row, Steps, UniqueViolation
+
+
+def create_catalog(context: Context, op: ledger.CreateCatalog) -> Steps[Outcome]:
+    try:
+        yield (
+            "INSERT INTO catalogs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 1, ?8, ?7, ?8, ?7)",
+            (
+                op.id,
+                op.name,
+                name_key(op.name),
+                op.comment,
+                encode(op.properties),
+                op.storage_root,
+                context.by,
+                context.at,
+            ),
+        )
+    except UniqueViolation:
+        raise AlreadyExists(f"catalog {op.name!r} already exists", kind="catalog") from None
+    return Change(Result(op.id), {"name": op.name})
+
+
+def alter_catalog(context: Context, op: ledger.AlterCatalog) -> Steps[Outcome]:
+    row = yield from _lock_catalog(op.id)
+    require_etag(context, op.id, op.expect_etag, row[1])
+    sets: dict[str, Any] = {}
+    if op.name is not msgspec.UNSET:
+        sets["name"] = op.name
+        sets["name_key"] = name_key(op.name)
+    collect(sets, op, ("comment", "owner"))
+    try:
+        yield from update_row("catalogs", op.id, sets, context)
+    except UniqueViolation:
+        raise AlreadyExists(f"catalog {op.name!r} already exists", kind="catalog") from None
+    return Change(Result(op.id), {"changed": sorted(sets)})
+
+
+def drop_catalog(context: Context, op: ledger.DropCatalog) -> Steps[Outcome]:
+    row = yield from _lock_catalog(op.id)
+    require_etag(context, op.id, op.expect_etag, row[1])
+    if (yield "SELECT 1 FROM schemas WHERE parent_id = ?1 LIMIT 1", (op.id,)):
+        raise NotEmpty(f"catalog {row[0]!r} is not empty")
+    yield "DELETE FROM catalogs WHERE id = ?1", (op.id,)
+    return Change(Result(op.id), {"name": row[0]})
+
+
+def create_schema(context: Context, op: ledger.CreateSchema) -> Steps[Outcome]:
+    if op.parent_id == op.catalog_id:
+        rows = yield "SELECT id FROM catalogs WHERE id = ?1 {share}", (op.catalog_id,)
+        path, path_key = op.name, name_key(op.name)
+        if not rows:
+            raise NotFound("the catalog does not exist", kind="catalog")
+    else:
+        rows = yield (
+            "SELECT path, path_key FROM schemas WHERE id = ?1 AND catalog_id = ?2 {share}",
+            (op.parent_id, op.catalog_id),
+        )
+        if not rows:
+            raise NotFound("the parent schema does not exist", kind="schema")
+        path = rows[0][0] + SEPARATOR + op.name
+        path_key = rows[0][1] + SEPARATOR + name_key(op.name)
+    if path.count(SEPARATOR) >= MAX_SCHEMA_DEPTH:
+        raise Invalid(f"schemas nest at most {MAX_SCHEMA_DEPTH} deep", field="name")
+    shown = path.replace(SEPARATOR, ".")
+    try:
+        yield (
+            """INSERT INTO schemas VALUES
+               (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, 1, ?12, ?11, ?12, ?11)""",
+            (
+                op.id,
+                op.catalog_id,
+                op.parent_id,
+                op.name,
+                name_key(op.name),
+                path,
+                path_key,
+                op.comment,
+                encode(op.properties),
+                op.storage_root,
+                context.by,
+                context.at,
+            ),
+        )
+    except UniqueViolation:
+        raise AlreadyExists(f"schema {shown!r} already exists", kind="schema") from None
+    return Change(Result(op.id), {"name": shown, "catalog_id": op.catalog_id})
+
+
+def alter_schema(context: Context, op: ledger.AlterSchema) -> Steps[Outcome]:
+    row = yield from _lock_schema(op.id)
+    require_etag(context, op.id, op.expect_etag, row[1])
+    sets: dict[str, Any] = {}
+    collect(sets, op, ("comment", "owner"))
+    yield from update_row("schemas", op.id, sets, context)
+    return Change(Result(op.id), {"changed": sorted(sets)})
+
+
+def drop_schema(context: Context, op: ledger.DropSchema) -> Steps[Outcome]:
+    row = yield from _lock_schema(op.id)
+    require_etag(context, op.id, op.expect_etag, row[1])
+    inside = yield (
+        """SELECT 1 FROM schemas WHERE parent_id = ?1
+           UNION ALL SELECT 1 FROM tables WHERE schema_id = ?1 AND state IN ('live', 'declared') LIMIT 1""",
+        (op.id,),
+    )
+    if inside:
+        raise NotEmpty(f"schema {row[0].replace(SEPARATOR, '.')!r} is not empty")
+    yield "DELETE FROM schemas WHERE id = ?1", (op.id,)
+    return Change(Result(op.id), {"name": row[0].replace(SEPARATOR, ".")})
+
+
+def _lock_catalog(catalog_id: str) -> Steps[Row]:
+    rows = yield "SELECT name, etag FROM catalogs WHERE id = ?1 {update}", (catalog_id,)
+    if not rows:
+        raise NotFound("the catalog does not exist", kind="catalog")
+    return rows[0]
+
+
+def _lock_schema(schema_id: str) -> Steps[Row]:
+    rows = yield "SELECT path, etag FROM schemas WHERE id = ?1 {update}", (schema_id,)
+    if not rows:
+        raise NotFound("the schema does not exist", kind="schema")
+    return rows[0]

@@ -1,0 +1,109 @@
+"""The schema of the catalog's own database: one ordered list of migrations for both dialects.
+
+A released migration is never edited; a change is a new entry at the end.
+"""
+
+from __future__ import annotations
+
+from inver.domain.principals import SYSTEM
+from inver.errors import Broken
+from inver.stores.sql import Steps
+
+_FIRST = (
+    "CREATE TABLE meta (key {key} PRIMARY KEY, value TEXT NOT NULL)",
+    # One row. Its lock is the last that a transaction takes and is held until the commit, so the
+    # order of sequence numbers is the order of commits and a reader never sees a gap fill later.
+    "CREATE TABLE event_head (id {int} PRIMARY KEY, seq {int} NOT NULL) {roomy}",
+    "INSERT INTO event_head VALUES (1, 0)",
+    """CREATE TABLE events (
+        seq {int} PRIMARY KEY, txn {int} NOT NULL, at {int} NOT NULL, by_id {key} NOT NULL,
+        kind {key} NOT NULL, subject {key} NOT NULL, version {int}, data {bytes} NOT NULL)""",
+    """CREATE TABLE principals (
+        id {key} PRIMARY KEY, name TEXT NOT NULL, name_key {key} NOT NULL UNIQUE, kind {key} NOT NULL,
+        disabled {int} NOT NULL, created_at {int} NOT NULL, created_by {key} NOT NULL)""",
+    """CREATE TABLE tokens (
+        id {key} PRIMARY KEY, principal_id {key} NOT NULL, hash {key} NOT NULL, label TEXT NOT NULL,
+        created_at {int} NOT NULL, expires_at {int}, revoked_at {int}, last_used_at {int})""",
+    "CREATE INDEX tokens_principal ON tokens (principal_id)",
+    """CREATE TABLE catalogs (
+        id {key} PRIMARY KEY, name TEXT NOT NULL, name_key {key} NOT NULL UNIQUE, comment TEXT,
+        properties {bytes} NOT NULL, storage_root TEXT, owner {key} NOT NULL, etag {int} NOT NULL,
+        created_at {int} NOT NULL, created_by {key} NOT NULL,
+        updated_at {int} NOT NULL, updated_by {key} NOT NULL)""",
+    """CREATE TABLE schemas (
+        id {key} PRIMARY KEY, catalog_id {key} NOT NULL, parent_id {key} NOT NULL,
+        name TEXT NOT NULL, name_key {key} NOT NULL, path TEXT NOT NULL, path_key {key} NOT NULL,
+        comment TEXT, properties {bytes} NOT NULL, storage_root TEXT, owner {key} NOT NULL,
+        etag {int} NOT NULL, created_at {int} NOT NULL, created_by {key} NOT NULL,
+        updated_at {int} NOT NULL, updated_by {key} NOT NULL)""",
+    "CREATE UNIQUE INDEX schemas_path ON schemas (catalog_id, path_key)",
+    "CREATE UNIQUE INDEX schemas_name ON schemas (parent_id, name_key)",
+    """CREATE TABLE tables (
+        id {key} PRIMARY KEY, catalog_id {key} NOT NULL, schema_id {key} NOT NULL,
+        name TEXT NOT NULL, name_key {key} NOT NULL, format {key} NOT NULL, kind {key} NOT NULL,
+        state {key} NOT NULL, location TEXT NOT NULL, location_key {key} NOT NULL,
+        version {int} NOT NULL, etag {int} NOT NULL, head {bytes}, owner {key} NOT NULL,
+        created_at {int} NOT NULL, created_by {key} NOT NULL,
+        updated_at {int} NOT NULL, updated_by {key} NOT NULL, dropped_at {int}) {roomy}""",
+    """CREATE UNIQUE INDEX tables_name ON tables (schema_id, name_key)
+        WHERE state IN ('live', 'declared')""",
+    "CREATE INDEX tables_location ON tables (location_key) WHERE state <> 'purged'",
+    "CREATE INDEX tables_dropped ON tables (schema_id, dropped_at) WHERE state = 'dropped'",
+    """CREATE TABLE details (
+        table_id {key} PRIMARY KEY, comment TEXT, properties {bytes} NOT NULL, columns {bytes} NOT NULL)""",
+    """CREATE TABLE branches (
+        table_id {key} NOT NULL, name {key} NOT NULL, version {int} NOT NULL,
+        PRIMARY KEY (table_id, name))""",
+    """CREATE TABLE commits (
+        table_id {key} NOT NULL, branch {key} NOT NULL, version {int} NOT NULL, at {int} NOT NULL,
+        by_id {key} NOT NULL, operation TEXT NOT NULL, token {key} NOT NULL, txn {int} NOT NULL,
+        payload {bytes} NOT NULL, counts {bytes}, PRIMARY KEY (table_id, branch, version)) {clustered}""",
+    """CREATE TABLE cursors (
+        name {key} PRIMARY KEY, value TEXT NOT NULL, txn {int} NOT NULL,
+        updated_at {int} NOT NULL, updated_by {key} NOT NULL)""",
+    """CREATE TABLE idempotency (
+        scope {key} NOT NULL, key {key} NOT NULL, principal {key} NOT NULL, fingerprint {key} NOT NULL,
+        txn {int}, at {int} NOT NULL, outcome {bytes} NOT NULL, PRIMARY KEY (scope, key))""",
+    "CREATE INDEX idempotency_at ON idempotency (at)",
+    """CREATE TABLE work (
+        id {key} PRIMARY KEY, kind {key} NOT NULL, subject {key} NOT NULL, payload {bytes} NOT NULL,
+        state {key} NOT NULL, not_before {int} NOT NULL, lease_until {int} NOT NULL, leased_by {key},
+        attempts {int} NOT NULL, last_error TEXT, created_at {int} NOT NULL)""",
+    "CREATE INDEX work_due ON work (not_before) WHERE state = 'waiting'",
+    "INSERT INTO principals VALUES "
+    f"('{SYSTEM.id}', '{SYSTEM.name}', '{SYSTEM.name}', '{SYSTEM.kind}', 0, 0, '{SYSTEM.id}')",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST,)
+LATEST = len(MIGRATIONS)
+
+_READ = "SELECT value FROM meta WHERE key = 'schema_version'"
+
+
+def require_known(version: int) -> None:
+    if version > LATEST:
+        raise Broken(
+            f"the database has schema version {version}, this Inver knows {LATEST}",
+            fix="start the Inver that migrated it, or a newer one; a newer schema is never opened",
+        )
+
+
+def read_version() -> Steps[int]:
+    """Only after the caller has made sure that `meta` exists."""
+    rows = yield _READ, ()
+    return int(rows[0][0]) if rows else 0
+
+
+def migrate(current: int) -> Steps[int]:
+    """Apply what is missing, inside the transaction that the caller holds."""
+    require_known(current)
+    for statements in MIGRATIONS[current:]:
+        for statement in statements:
+            yield statement, ()
+    if current < LATEST:
+        yield (
+            """INSERT INTO meta VALUES ('schema_version', ?1)
+               ON CONFLICT (key) DO UPDATE SET value = excluded.value""",
+            (str(LATEST),),
+        )
+    return LATEST

@@ -1,0 +1,377 @@
+"""PostgreSQL: any number of servers on one database.
+
+Plain commits go through one connection that decides whole batches with one statement. Everything
+else runs as an ordinary transaction on a small set of other connections, with the same SQL that
+SQLite runs. Connections are our own: a pool would send a reset after every use.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from inver import failpoints
+from inver.domain.ledger import Receipt, Transaction, Winner
+from inver.errors import Broken, InverError, OutcomeUnknown, Overloaded, Unavailable
+from inver.stores import batch as batches
+from inver.stores import journal, migrations, reads
+from inver.stores.base import SqlStore, Waiters
+from inver.stores.batch import Waiting
+from inver.stores.sql import Row, Steps, UniqueViolation, postgres_text
+from inver.stores.versions import is_plain
+
+if TYPE_CHECKING:
+    import asyncpg
+
+T = TypeVar("T")
+
+QUEUE_LIMIT = 1_024
+LATEST_LIMIT = 16_384
+CONNECTIONS = 4
+TRIES = 5
+POLL_S = 0.1
+_MIGRATION_LOCK = 7283002
+
+# SQLSTATE classes and codes after which the transaction is known to be rolled back.
+_TRY_AGAIN = ("40001", "40P01", "55P03")
+
+
+class PostgresStore(SqlStore):
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._queue: deque[Waiting] = deque()
+        self._flushing: asyncio.Task[None] | None = None
+        self._running = 0
+        self._closing = False
+        self._texts: dict[str, str] = {}
+        self._waiters = Waiters()
+        self._poller: asyncio.Task[None] | None = None
+        self._seen = 0
+        # The newest commit that we know of per table. Versions only grow, so it may refuse a
+        # request without asking the database; it never accepts one.
+        self._latest: dict[str, Winner] = {}
+        self._idle: asyncio.LifoQueue[asyncpg.Connection | None] = asyncio.LifoQueue()
+        self._writer: asyncpg.Connection | None = None
+
+    @classmethod
+    async def open(cls, url: str) -> PostgresStore:
+        store = cls(url)
+        store._writer = await store._connect()
+        try:
+            version = await store._schema_version(store._writer)
+            migrations.require_known(version)
+            if version < migrations.LATEST:
+                raise Broken(
+                    f"the database has schema version {version}, this Inver needs {migrations.LATEST}",
+                    fix="run `inver migrate --database URL` once, then start the servers",
+                )
+        except BaseException:
+            await store._writer.close()
+            raise
+        for _ in range(CONNECTIONS):
+            store._idle.put_nowait(None)
+        return store
+
+    async def close(self) -> None:
+        """Answer everything that was accepted, then let go of the connections."""
+        self._closing = True
+        while self.queued or self._flushing is not None:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        if self._poller is not None:
+            self._poller.cancel()
+        self._waiters.wake()
+        if self._writer is not None:
+            await self._writer.close()
+        for _ in range(CONNECTIONS):
+            connection = await self._idle.get()
+            if connection is not None:
+                await connection.close()
+
+    @property
+    def queued(self) -> int:
+        return len(self._queue) + self._running
+
+    def decide(self, transaction: Transaction) -> asyncio.Future[Receipt]:
+        if self.queued >= QUEUE_LIMIT:
+            raise Overloaded("too many commits are waiting; send the request again")
+        if self._closing:
+            raise Unavailable("the server is stopping; send the request again")
+        if not (is_plain(transaction) and _tables_differ(transaction)):
+            return asyncio.ensure_future(self._decide_alone(transaction))
+        future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+        item = Waiting(transaction, future)
+        known = self._latest.get(item.appends[0].table_id) if len(item.appends) == 1 else None
+        if known is not None and known.version == item.appends[0].version:
+            _settle(item, batches.rival_verdict(item, known))
+            return future
+        self._queue.append(item)
+        if self._flushing is None:
+            self._flushing = asyncio.ensure_future(self._flush())
+        return future
+
+    async def read(self, steps: Steps[T]) -> T:
+        async with self._connection() as connection:
+            return await self._drive(connection, steps)
+
+    async def write(self, steps: Steps[T]) -> T:
+        async with self._connection() as connection:
+            return await self._transact(connection, steps)
+
+    async def wait_for_event(self, after: int, timeout_s: float) -> bool:
+        last = await self.last_event()
+        if last > after:
+            return True
+        self._seen = max(self._seen, last)
+        if self._poller is None:
+            self._poller = asyncio.ensure_future(self._poll())
+        await self._waiters.wait(timeout_s)
+        return not self._closing and await self.last_event() > after
+
+    # --- batches ---
+
+    async def _flush(self) -> None:
+        try:
+            while self._queue:
+                batch = batches.take(self._queue)
+                try:
+                    await self._decide_batch(batch)
+                except InverError as error:
+                    for item in _all(batch):
+                        _settle(item, error)
+                except Exception:
+                    # One bad request must not fail its neighbours: each is decided on its own.
+                    for item in _all(batch):
+                        _settle(item, await _outcome(self._decide_alone(item.transaction)))
+        finally:
+            self._flushing = None
+
+    async def _decide_batch(self, batch: list[Waiting]) -> None:
+        failpoints.hit("before_decide")
+        connection = await self._writing()
+        rows = await self._fetch(connection, batches.DECIDE, batches.parameters(batch))
+        failpoints.hit("committed_before_answer")
+        won = {row[0]: row for row in rows}
+        losers: list[Waiting] = []
+        for group, item in enumerate(batch):
+            row = won.get(group)
+            if row is None:
+                losers.append(item)
+                losers.extend(item.rivals)
+                item.rivals = []
+                continue
+            _settle(item, batches.receipt(item, row[1], row[2]))
+            self._remember(item, row[1], row[2])
+            for rival in item.rivals:
+                op = item.appends[0]
+                winner = Winner(op.version, op.token, row[1], row[2], item.transaction.by)
+                _settle(rival, batches.rival_verdict(rival, winner))
+        if losers:
+            await self._judge(connection, losers)
+        if won:
+            self._waiters.wake()
+
+    async def _judge(self, connection: asyncpg.Connection, losers: list[Waiting]) -> None:
+        asked = [(op.table_id, op.version) for item in losers for op in item.appends]
+        rows = await self._fetch(
+            connection, batches.LOOK, [list(column) for column in zip(*asked, strict=True)]
+        )
+        start = 0
+        for item in losers:
+            outcome = batches.verdict(item, rows[start : start + len(item.appends)])
+            start += len(item.appends)
+            if outcome is not None:
+                _settle(item, outcome)
+            elif item.tries < TRIES:
+                # It lost to a state that is gone already.
+                item.tries += 1
+                self._queue.append(item)
+            else:
+                _settle(item, Unavailable("the table is too busy; send the request again"))
+
+    def _remember(self, item: Waiting, number: int, at: int) -> None:
+        if len(self._latest) > LATEST_LIMIT:
+            self._latest.clear()
+        for op in item.appends:
+            self._latest[op.table_id] = Winner(op.version, op.token, number, at, item.transaction.by)
+
+    # --- one transaction at a time ---
+
+    async def _decide_alone(self, transaction: Transaction) -> Receipt:
+        self._running += 1
+        try:
+            for _ in range(TRIES):
+                async with self._connection() as connection:
+                    try:
+                        receipt = await self._transact(connection, journal.decide(transaction))
+                    except _TryAgain:
+                        continue
+                self._waiters.wake()
+                return receipt
+            raise Unavailable("the tables are too busy; send the request again")
+        finally:
+            self._running -= 1
+
+    async def _transact(self, connection: asyncpg.Connection, steps: Steps[T]) -> T:
+        import asyncpg
+
+        failpoints.hit("before_decide")
+        await connection.execute("BEGIN")
+        try:
+            result = await self._drive(connection, steps)
+        except asyncpg.PostgresError as error:
+            await _roll_back(connection)
+            if error.sqlstate in _TRY_AGAIN:
+                raise _TryAgain from None
+            raise Unavailable(f"the database refused the request: {error}") from error
+        except BaseException:
+            await _roll_back(connection)
+            raise
+        failpoints.hit("decided_before_commit")
+        try:
+            await connection.execute("COMMIT")
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            raise OutcomeUnknown("the database did not confirm the commit") from error
+        failpoints.hit("committed_before_answer")
+        return result
+
+    async def _drive(self, connection: asyncpg.Connection, steps: Steps[T]) -> T:
+        import asyncpg
+
+        texts = self._texts
+        try:
+            sql, parameters = next(steps)
+            while True:
+                text = texts.get(sql)
+                if text is None:
+                    text = texts[sql] = postgres_text(sql)
+                try:
+                    rows: list[Row] = await connection.fetch(text, *parameters) if text else []
+                except asyncpg.UniqueViolationError as error:
+                    sql, parameters = steps.throw(UniqueViolation(str(error)))
+                else:
+                    sql, parameters = steps.send(rows)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+
+    # --- connections ---
+
+    async def _fetch(self, connection: asyncpg.Connection, sql: str, arguments: list[Any]) -> list[Any]:
+        """A statement that is its own transaction; a broken connection leaves the outcome open."""
+        import asyncpg
+
+        try:
+            return list(await connection.fetch(sql, *arguments))
+        except (OSError, asyncpg.InterfaceError, asyncpg.PostgresConnectionError) as error:
+            self._writer = None
+            connection.terminate()
+            raise OutcomeUnknown("the connection to the database broke during the commit") from error
+
+    async def _writing(self) -> asyncpg.Connection:
+        if self._writer is None or self._writer.is_closed():
+            self._writer = await self._connect()
+        return self._writer
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[asyncpg.Connection]:
+        import asyncpg
+
+        connection = await self._idle.get()
+        try:
+            if connection is None or connection.is_closed():
+                connection = await self._connect()
+            try:
+                yield connection
+            except (OSError, asyncpg.InterfaceError, asyncpg.PostgresConnectionError) as error:
+                connection.terminate()
+                raise Unavailable("the connection to the database broke; send the request again") from error
+        finally:
+            self._idle.put_nowait(None if connection is None or connection.is_closed() else connection)
+
+    async def _connect(self) -> asyncpg.Connection:
+        import asyncpg
+
+        try:
+            return await asyncpg.connect(
+                self._url,
+                timeout=10,
+                server_settings={"application_name": "inver", "synchronous_commit": "on"},
+            )
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            raise Unavailable(f"the database cannot be reached: {type(error).__name__}: {error}") from error
+
+    async def _poll(self) -> None:
+        """Other servers commit too: while somebody waits for events, look for theirs."""
+        while self._waiters:
+            await asyncio.sleep(POLL_S)
+            try:
+                last = await self.read(reads.last_event())
+            except Unavailable:
+                continue
+            if last > self._seen:
+                self._seen = last
+                self._waiters.wake()
+        self._poller = None
+
+    # --- schema ---
+
+    @classmethod
+    async def migrate(cls, url: str, check: bool = False) -> tuple[int, int]:
+        """Bring the schema up to date; returns the versions before and after. `check` changes nothing."""
+        store = cls(url)
+        connection = await store._connect()
+        try:
+            async with connection.transaction():
+                await connection.execute("SELECT pg_advisory_xact_lock($1)", _MIGRATION_LOCK)
+                before = await store._schema_version(connection)
+                migrations.require_known(before)
+                if check:
+                    return before, migrations.LATEST
+                return before, await store._drive(connection, migrations.migrate(before))
+        finally:
+            await connection.close()
+
+    async def _schema_version(self, connection: asyncpg.Connection) -> int:
+        known = await connection.fetchval("SELECT to_regclass('meta') IS NOT NULL")
+        return await self._drive(connection, migrations.read_version()) if known else 0
+
+
+class _TryAgain(Exception):
+    """PostgreSQL chose this transaction to give way; nothing of it stays."""
+
+
+def _tables_differ(transaction: Transaction) -> bool:
+    operations = transaction.operations
+    return len(operations) == 1 or len({op.table_id for op in operations}) == len(operations)  # type: ignore[union-attr]
+
+
+def _all(batch: list[Waiting]) -> list[Waiting]:
+    return [waiting for item in batch for waiting in (item, *item.rivals)]
+
+
+def _settle(item: Waiting, outcome: Receipt | Exception) -> None:
+    if item.future.done():
+        return
+    if isinstance(outcome, Exception):
+        item.future.set_exception(outcome)
+    else:
+        item.future.set_result(outcome)
+
+
+async def _outcome(deciding: Any) -> Receipt | Exception:
+    try:
+        receipt: Receipt = await deciding
+    except Exception as error:
+        return error
+    return receipt
+
+
+async def _roll_back(connection: asyncpg.Connection) -> None:
+    try:
+        await connection.execute("ROLLBACK")
+    except Exception:
+        # A connection that cannot roll back is thrown away, and the server rolls back by itself.
+        connection.terminate()

@@ -1,0 +1,378 @@
+"""SQLite: the embedded default. One process, one writer, many durable commits per sync.
+
+Statements run inside the event loop, where they cost microseconds; only COMMIT, which waits for
+the disk, runs in a helper thread. What queues up meanwhile is the next batch.
+
+A transaction of one plain append, the common case, writes nothing unless its one guarded UPDATE
+wins, so it needs no SAVEPOINT; every other request has its own. A batch that breaks in an unforeseen
+way is rolled back and run again request by request, so that only the culprit fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import queue as thread_queue
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from inver import failpoints
+from inver.domain.events import COMMITTED
+from inver.domain.ledger import Append, Receipt, Result, Transaction
+from inver.errors import Broken, OutcomeUnknown, Overloaded, Refused, Unavailable
+from inver.stores import journal, migrations
+from inver.stores.base import SqlStore, Waiters
+from inver.stores.sql import Row, Steps, UniqueViolation, sqlite_text
+from inver.stores.versions import event_data, is_plain
+
+T = TypeVar("T")
+
+QUEUE_LIMIT = 1_024
+BATCH_LIMIT = 256
+"""Operations in one batch: more would keep the event loop from answering others."""
+
+_PRAGMAS = (
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = FULL",
+    "PRAGMA busy_timeout = 5000",
+    "PRAGMA cache_size = -65536",
+    "PRAGMA temp_store = MEMORY",
+)
+_ADVANCE = """UPDATE tables SET version = ?2, updated_at = ?3, updated_by = ?4
+    WHERE id = ?1 AND version = ?2 - 1 AND state = 'live'"""
+
+
+class _Item:
+    """One request for the writer; `weight` is the number of its operations."""
+
+    __slots__ = ("future", "outcome", "steps", "transaction", "weight")
+
+    def __init__(
+        self,
+        future: asyncio.Future[Any],
+        steps: Callable[[], Steps[Any]],
+        weight: int = 1,
+        transaction: Transaction | None = None,
+    ) -> None:
+        self.future = future
+        self.steps = steps
+        self.weight = weight
+        self.transaction = transaction
+        self.outcome: Any = None
+
+    @property
+    def wrote(self) -> bool:
+        outcome = self.outcome
+        if isinstance(outcome, Receipt):
+            return not outcome.replayed
+        return not isinstance(outcome, Exception)
+
+
+class SqliteStore(SqlStore):
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._queue: deque[_Item] = deque()
+        self._busy = False
+        self._closing = False
+        self._texts: dict[str, str] = {}
+        self._waiters = Waiters()
+        self._commits: thread_queue.SimpleQueue[list[_Item] | None] = thread_queue.SimpleQueue()
+        self._seq = self._saved_seq = 0
+        self._at = 0
+
+    @classmethod
+    async def open(cls, path: Path) -> SqliteStore:
+        store = cls(path)
+        store._lock = _lock(path)
+        try:
+            store._loop = asyncio.get_running_loop()
+            store._writer = store._connect()
+            store._reader = store._connect()
+            store._migrate()
+            store._load_sequence()
+            store._reader.execute("PRAGMA query_only = ON")
+        except BaseException:
+            os.close(store._lock)
+            raise
+        store._thread = threading.Thread(target=store._commit_batches, name="inver-commit", daemon=True)
+        store._thread.start()
+        return store
+
+    async def close(self) -> None:
+        """Answer everything that was accepted, then let go of the file."""
+        self._closing = True
+        while self._busy or self._queue:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        self._commits.put(None)
+        await asyncio.to_thread(self._thread.join)
+        self._waiters.wake()
+        self._reader.close()
+        self._writer.close()
+        os.close(self._lock)
+
+    def decide(self, transaction: Transaction) -> asyncio.Future[Receipt]:
+        plain = transaction if len(transaction.operations) == 1 and is_plain(transaction) else None
+        future: asyncio.Future[Receipt] = self._loop.create_future()
+        steps = lambda: journal.decide(transaction)  # noqa: E731
+        self._submit(_Item(future, steps, len(transaction.operations), plain))
+        return future
+
+    async def write(self, steps: Steps[T]) -> T:
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._submit(_Item(future, lambda: steps))
+        return await future
+
+    async def read(self, steps: Steps[T]) -> T:
+        return self._drive(self._reader, steps)
+
+    async def wait_for_event(self, after: int, timeout_s: float) -> bool:
+        if await self.last_event() > after:
+            return True
+        await self._waiters.wait(timeout_s)
+        return not self._closing and await self.last_event() > after
+
+    @property
+    def queued(self) -> int:
+        return len(self._queue)
+
+    # --- the writer ---
+
+    def _submit(self, item: _Item) -> None:
+        if len(self._queue) >= QUEUE_LIMIT:
+            raise Overloaded("too many commits are waiting; send the request again")
+        if self._closing:
+            raise Unavailable("the server is stopping; send the request again")
+        self._queue.append(item)
+        if not self._busy:
+            self._busy = True
+            self._loop.call_soon(self._flush)
+
+    def _take(self) -> list[_Item]:
+        queue = self._queue
+        batch = [queue.popleft()]
+        weight = batch[0].weight
+        while queue and weight + queue[0].weight <= BATCH_LIMIT:
+            item = queue.popleft()
+            weight += item.weight
+            batch.append(item)
+        return batch
+
+    def _flush(self) -> None:
+        failpoints.hit("before_decide")
+        batch = self._take()
+        try:
+            self._begin()
+            for item in batch:
+                if item.transaction is None or not self._append(item):
+                    self._run(item)
+        except Exception:
+            self._rollback()
+            self._one_by_one(batch)
+            return
+        self._conclude(batch)
+
+    def _one_by_one(self, batch: list[_Item]) -> None:
+        """Something broke that no precondition foresaw: find the culprit, spare its neighbours."""
+        for item in batch:
+            try:
+                self._begin()
+                self._run(item)
+                if item.wrote:
+                    self._save_sequence()
+                    self._writer.execute("COMMIT")
+                else:
+                    self._rollback()
+            except Exception as error:
+                self._rollback()
+                item.outcome = Unavailable(f"the database refused the request: {error}")
+        self._answer(batch)
+
+    def _conclude(self, batch: list[_Item]) -> None:
+        if not any(item.wrote for item in batch):
+            self._rollback()
+            self._answer(batch)
+            return
+        try:
+            self._save_sequence()
+        except sqlite3.DatabaseError as error:
+            self._fail(batch, Unavailable(f"the database refused the batch: {error}"))
+            return
+        failpoints.hit("decided_before_commit")
+        self._commits.put(batch)
+
+    def _append(self, item: _Item) -> bool:
+        """A plain append on a live table; False when it did not win and the full rules must say why."""
+        transaction = item.transaction
+        assert transaction is not None
+        op = transaction.operations[0]
+        assert isinstance(op, Append)
+        at = transaction.at
+        if at < self._at:
+            at = self._at
+        else:
+            self._at = at
+        execute = self._writer.execute
+        by = transaction.by
+        if execute(_ADVANCE, (op.table_id, op.version, at, by)).rowcount != 1:
+            return False
+        self._seq = seq = self._seq + 1
+        execute(
+            journal.INSERT_EVENT,
+            (seq, seq, at, by, COMMITTED, op.table_id, op.version, event_data(op)),
+        )
+        execute(
+            journal.INSERT_COMMIT,
+            (op.table_id, "", op.version, at, by, op.operation, op.token, seq, op.payload, op.counts),
+        )
+        item.outcome = Receipt(seq, at, (Result(op.table_id, op.version),))
+        return True
+
+    def _run(self, item: _Item) -> None:
+        execute = self._writer.execute
+        seq = self._seq
+        execute("SAVEPOINT item")
+        try:
+            item.outcome = self._drive(self._writer, item.steps())
+        except sqlite3.DatabaseError:
+            raise
+        except Exception as error:
+            item.outcome = error
+            self._seq = seq
+            execute("ROLLBACK TO item")
+        execute("RELEASE item")
+
+    def _commit_batches(self) -> None:
+        """The helper thread: nothing but COMMIT."""
+        while (batch := self._commits.get()) is not None:
+            try:
+                self._writer.execute("COMMIT")
+            except sqlite3.DatabaseError as error:
+                failure = OutcomeUnknown(f"the database did not confirm the commit: {error}")
+                self._loop.call_soon_threadsafe(self._fail, batch, failure)
+            else:
+                failpoints.hit("committed_before_answer")
+                self._loop.call_soon_threadsafe(self._answer, batch)
+
+    def _answer(self, batch: list[_Item]) -> None:
+        for item in batch:
+            if item.future.done():
+                continue
+            if isinstance(item.outcome, Exception):
+                item.future.set_exception(item.outcome)
+            else:
+                item.future.set_result(item.outcome)
+        self._waiters.wake()
+        self._next()
+
+    def _fail(self, batch: list[_Item], failure: Exception) -> None:
+        """The whole batch is lost. A refusal in it may rest on a neighbour that is gone: send again."""
+        self._rollback()
+        for item in batch:
+            if item.future.done():
+                continue
+            if isinstance(item.outcome, Refused):
+                item.future.set_exception(Unavailable("the database failed; send the request again"))
+            else:
+                item.future.set_exception(failure)
+        self._next()
+
+    def _next(self) -> None:
+        if self._queue:
+            self._loop.call_soon(self._flush)
+        else:
+            self._busy = False
+
+    # --- transactions and sequence numbers ---
+
+    def _begin(self) -> None:
+        self._saved_seq = self._seq
+        self._writer.execute("BEGIN IMMEDIATE")
+
+    def _rollback(self) -> None:
+        self._seq = self._saved_seq
+        if self._writer.in_transaction:
+            self._writer.execute("ROLLBACK")
+
+    def _save_sequence(self) -> None:
+        if self._seq != self._saved_seq:
+            self._writer.execute("UPDATE event_head SET seq = ?1 WHERE id = 1", (self._seq,))
+
+    def _load_sequence(self) -> None:
+        self._seq = self._writer.execute("SELECT seq FROM event_head WHERE id = 1").fetchone()[0]
+        last = self._writer.execute("SELECT at FROM events WHERE seq = ?1", (self._seq,)).fetchone()
+        self._at = last[0] if last else 0
+
+    # --- driving SQL ---
+
+    def _drive(self, connection: sqlite3.Connection, steps: Steps[T]) -> T:
+        execute, texts = connection.execute, self._texts
+        rows: list[Row]
+        try:
+            sql, parameters = next(steps)
+            while True:
+                text = texts.get(sql)
+                if text is None:
+                    text = texts[sql] = sqlite_text(sql)
+                try:
+                    if sql is journal.TAKE_SEQUENCE:
+                        # The writer is alone, so the number lives in memory and is saved once a batch.
+                        self._seq += parameters[0]
+                        rows = [(self._seq,)]
+                    else:
+                        rows = execute(text, parameters).fetchall() if text else []
+                except sqlite3.IntegrityError as error:
+                    sql, parameters = steps.throw(UniqueViolation(str(error)))
+                else:
+                    sql, parameters = steps.send(rows)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self._path, isolation_level=None, check_same_thread=False, cached_statements=512
+        )
+        for pragma in _PRAGMAS:
+            connection.execute(pragma)
+        return connection
+
+    def _migrate(self) -> None:
+        execute = self._writer.execute
+        execute("BEGIN IMMEDIATE")
+        try:
+            known = execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchall()
+            current = self._drive(self._writer, migrations.read_version()) if known else 0
+            self._drive(self._writer, migrations.migrate(current))
+        except BaseException:
+            execute("ROLLBACK")
+            raise
+        execute("COMMIT")
+
+    _lock: int
+    _loop: asyncio.AbstractEventLoop
+    _writer: sqlite3.Connection
+    _reader: sqlite3.Connection
+    _thread: threading.Thread
+
+
+def _lock(path: Path) -> int:
+    """Two servers on one SQLite file would each believe to be the only writer."""
+    lock_path = path.with_suffix(path.suffix + ".lock")
+    descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        holder = os.read(descriptor, 32).decode(errors="replace").strip() or "another process"
+        os.close(descriptor)
+        raise Broken(
+            f"{path} is in use by a running server (process {holder})",
+            fix="stop that server, give another --home, or use PostgreSQL for several servers",
+        ) from None
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+    return descriptor

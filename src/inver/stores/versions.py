@@ -1,0 +1,135 @@
+"""Versions, branches and cursors: how an append wins or loses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from inver.domain import ledger
+from inver.domain.ledger import Reason, Result, Winner
+from inver.errors import Conflict, Invalid, NotFound
+from inver.stores.deciding import Change, Context, Outcome, Pending, conflict, encode
+from inver.stores.relations import lock_named
+from inver.stores.sql import Steps, UniqueViolation
+
+STANDING = """SELECT version, token, txn, at, by_id FROM commits
+    WHERE table_id = ?1 AND branch = ?2 AND version = ?3"""
+
+ADVANCE_MAIN = """UPDATE tables SET version = ?2, updated_by = ?4, head = COALESCE(?5, head),
+        updated_at = CASE WHEN updated_at > ?3 THEN updated_at ELSE ?3 END,
+        state = CASE WHEN state = 'declared' THEN 'live' ELSE state END
+    WHERE id = ?1 AND version = ?2 - 1 AND state IN ('live', 'declared')
+    RETURNING updated_at"""
+
+
+def append(context: Context, op: ledger.Append) -> Steps[Outcome]:
+    if op.branch != ledger.MAIN or op.expect_etag is not None:
+        yield from _require_branch(context, op)
+    if op.branch == ledger.MAIN:
+        moved = yield ADVANCE_MAIN, (op.table_id, op.version, context.at, context.by, op.head)
+        if not moved:
+            raise (yield from refusal(context.index, op))
+        at = moved[0][0]
+    else:
+        at = context.at
+    context.appended.append(Pending(op, at))
+    return Change(Result(op.table_id, op.version), commit_data(op))
+
+
+def commit_data(op: ledger.Append) -> dict[str, Any]:
+    data: dict[str, Any] = {"operation": op.operation}
+    if op.branch:
+        data["branch"] = op.branch
+    if op.counts is not None:
+        data["counts"] = msgspec.Raw(op.counts)
+    return data
+
+
+def event_data(op: ledger.Append) -> bytes:
+    return encode(commit_data(op))
+
+
+def is_plain(transaction: ledger.Transaction) -> bool:
+    """Nothing but appends to main, without other conditions or records: the shape that batches take."""
+    if transaction.keyed is not None or transaction.work:
+        return False
+    return all(
+        type(op) is ledger.Append and not op.branch and op.head is None and op.expect_etag is None
+        for op in transaction.operations
+    )
+
+
+def _require_branch(context: Context, op: ledger.Append) -> Steps[None]:
+    yield from lock_named(context, op.table_id, op.expect_etag)
+    if op.branch == ledger.MAIN:
+        return
+    moved = yield (
+        "UPDATE branches SET version = ?3 WHERE table_id = ?1 AND name = ?2 AND version = ?3 - 1 RETURNING 1",
+        (op.table_id, op.branch, op.version),
+    )
+    if not moved:
+        raise (yield from refusal(context.index, op))
+
+
+def refusal(index: int, op: ledger.Append) -> Steps[Exception]:
+    """Why an append lost: the table is gone, or its branch stands elsewhere."""
+    if op.branch == ledger.MAIN:
+        rows = yield (
+            "SELECT version FROM tables WHERE id = ?1 AND state IN ('live', 'declared')",
+            (op.table_id,),
+        )
+    else:
+        rows = yield (
+            "SELECT version FROM branches WHERE table_id = ?1 AND name = ?2",
+            (op.table_id, op.branch),
+        )
+    if not rows:
+        kind = "table" if op.branch == ledger.MAIN else "branch"
+        return NotFound(f"the {kind} does not exist", kind=kind)
+    standing = yield STANDING, (op.table_id, op.branch, op.version)
+    winner = Winner(*standing[0]) if standing else None
+    return lost(index, op, rows[0][0], winner)
+
+
+def lost(index: int, op: ledger.Append, current: int, winner: Winner | None) -> Conflict:
+    detail = ledger.conflict_of(index, op, current, winner)
+    if detail.reason is Reason.VERSION_TAKEN:
+        message = f"version {op.version} is taken; the table is at version {current}"
+    else:
+        message = f"version {op.version} does not follow version {current}"
+    return Conflict(message, [detail])
+
+
+def create_branch(context: Context, op: ledger.CreateBranch) -> Steps[Outcome]:
+    yield from lock_named(context, op.table_id, None)
+    if op.branch == ledger.MAIN:
+        raise Invalid("a branch needs a name", field="branch")
+    taken = yield (
+        "SELECT version FROM branches WHERE table_id = ?1 AND name = ?2",
+        (op.table_id, op.branch),
+    )
+    if taken:
+        raise conflict(context, op.table_id, Reason.BRANCH_EXISTS, None, taken[0][0])
+    yield "INSERT INTO branches VALUES (?1, ?2, ?3)", (op.table_id, op.branch, op.version)
+    return Change(Result(op.table_id, op.version), {"branch": op.branch})
+
+
+def move_cursor(context: Context, op: ledger.MoveCursor) -> Steps[Outcome]:
+    rows = yield "SELECT value FROM cursors WHERE name = ?1 {update}", (op.name,)
+    current = rows[0][0] if rows else None
+    if current != op.expect:
+        raise conflict(context, op.name, Reason.CURSOR_MOVED, op.expect, current)
+    if op.value is None:
+        yield "DELETE FROM cursors WHERE name = ?1", (op.name,)
+    elif rows:
+        yield (
+            "UPDATE cursors SET value = ?2, updated_at = ?3, updated_by = ?4 WHERE name = ?1",
+            (op.name, op.value, context.at, context.by),
+        )
+    else:
+        try:
+            yield "INSERT INTO cursors VALUES (?1, ?2, ?3, ?4)", (op.name, op.value, context.at, context.by)
+        except UniqueViolation:
+            raise conflict(context, op.name, Reason.CURSOR_MOVED, None, "another value") from None
+    return Change(Result(op.name), {"from": op.expect, "to": op.value})
