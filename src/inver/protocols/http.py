@@ -1,0 +1,141 @@
+"""What every protocol adapter shares: a request, a response, a route, and a face that owns a path prefix.
+
+A handler is a plain function from a request to a response (or to an awaitable of one). It knows
+nothing of ASGI, sockets or event loops, so the same handler answers a socket, an ASGI server and
+a test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import parse_qs
+
+import msgspec
+
+from inver.errors import Invalid
+
+if TYPE_CHECKING:
+    from inver.domain.principals import Principal
+
+JSON = b"application/json"
+
+
+class BadMessage(Invalid):
+    """The HTTP message itself is refused, before any handler sees it.
+
+    HTTP has one status for each such reason (408, 414, 415, 431, ...), so it travels with the
+    error: a face draws its own envelope, and the server sends it under this status.
+    """
+
+    def __init__(self, message: str, *, status: int = 400, field: str | None = None) -> None:
+        super().__init__(message, field=field)
+        self.status = status
+
+
+class Request:
+    """One decoded request. `args` are the path parameters in template order, each decoded once."""
+
+    __slots__ = (
+        "_query",
+        "args",
+        "body",
+        "client",
+        "headers",
+        "method",
+        "principal",
+        "query_string",
+        "raw_path",
+        "request_id",
+    )
+
+    def __init__(
+        self,
+        method: str,
+        raw_path: bytes,
+        query_string: bytes = b"",
+        headers: list[tuple[bytes, bytes]] | None = None,
+        body: bytes = b"",
+        client: str = "",
+        request_id: str = "",
+    ) -> None:
+        self.method = method
+        self.raw_path = raw_path
+        self.query_string = query_string
+        self.headers = headers if headers is not None else []
+        self.body = body
+        self.client = client
+        self.request_id = request_id
+        self.args: tuple[str, ...] = ()
+        self.principal: Principal | None = None
+        self._query: dict[str, list[str]] | None = None
+
+    def header(self, name: bytes) -> bytes | None:
+        """The first value of a header; `name` in lower case."""
+        for key, value in self.headers:
+            if key == name:
+                return value
+        return None
+
+    @property
+    def query(self) -> dict[str, list[str]]:
+        if self._query is None:
+            try:
+                text = self.query_string.decode("ascii")
+                self._query = parse_qs(text, keep_blank_values=True, errors="strict", max_num_fields=256)
+            except (UnicodeDecodeError, ValueError) as error:
+                raise Invalid("the query string is not valid", field="query") from error
+        return self._query
+
+    def param(self, name: str) -> str | None:
+        """One query parameter; given twice is an error, since picking one would be a guess."""
+        values = self.query.get(name)
+        if values is None:
+            return None
+        if len(values) > 1:
+            raise Invalid(f"query parameter {name!r} is given {len(values)} times", field=name)
+        if "\x00" in values[0]:
+            raise Invalid(f"query parameter {name!r} contains NUL", field=name)
+        return values[0]
+
+
+class Response(msgspec.Struct):
+    """`body` is bytes, or an async iterator of bytes that is streamed with back-pressure."""
+
+    status: int
+    body: bytes | AsyncIterator[bytes] = b""
+    content_type: bytes = JSON
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+# An awaitable belongs to its one request: the server cancels it when the request's time is over.
+# So a future that several requests wait for must be given to each of them behind its own.
+Handler = Callable[[Request], "Response | Awaitable[Response]"]
+
+
+class Route(msgspec.Struct, frozen=True):
+    """`template` is relative to the face's mount, with `{name}` for one segment.
+
+    `public` routes are served without authentication. `timeout` overrides the server's limit on
+    request time in seconds, for routes that wait on purpose.
+    """
+
+    method: str
+    template: str
+    handler: Handler
+    public: bool = False
+    timeout: float | None = None
+
+
+class Face(Protocol):
+    """A protocol's side towards the network: it owns path prefixes and renders every error below them."""
+
+    @property
+    def mounts(self) -> Iterable[str]: ...
+
+    @property
+    def routes(self) -> Iterable[Route]: ...
+
+    def render(self, error: Exception, request: Request | None) -> Response:
+        """The protocol's own envelope for any error, unexpected ones included."""
+        ...

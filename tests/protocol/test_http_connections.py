@@ -1,0 +1,257 @@
+"""Connections over time: streams, slow and leaving clients, limits on time, stopping."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+from inver.server.limits import Limits
+from tests.fixtures.http import Echo, RawClient, Served, application, eventually, request, serving
+
+SWITCH = ("Connection: Upgrade, HTTP2-Settings", "HTTP2-Settings: AA", "Upgrade: h2c")
+
+
+@pytest.fixture(params=["uvloop", "asyncio"])
+def loop(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def echo() -> Echo:
+    return Echo()
+
+
+@pytest.fixture
+def server(echo: Echo, loop: str) -> Iterator[Served]:
+    with serving(application(echo), loop) as served:
+        yield served
+
+
+@pytest.fixture
+def client(server: Served) -> Iterator[RawClient]:
+    with server.connect() as connected:
+        yield connected
+
+
+# --- streams ---
+
+
+def test_streams_are_chunked(client: RawClient) -> None:
+    answer = client.ask(request("GET", "/echo/stream"))
+    assert (answer.header("Transfer-Encoding"), answer.body) == ("chunked", b"onetwothree")
+    client.send(request("GET", "/echo/stream") + request("GET", "/echo/body", b"next"))
+    assert client.answer().body == b"onetwothree"
+    assert client.answer().body == b"next"
+
+
+def test_http_10_streams_until_the_end(client: RawClient) -> None:
+    answer = client.ask(request("GET", "/echo/stream", None, "Connection: keep-alive", version="HTTP/1.0"))
+    assert answer.header("Transfer-Encoding") is None
+    assert (answer.body, answer.header("Connection")) == (b"onetwothree", "close")
+
+
+def test_a_stream_that_fails_at_once_is_a_proper_error(client: RawClient) -> None:
+    answer = client.ask(request("GET", "/echo/stream-fails"))
+    assert (answer.status, answer.json()["error"]) == (404, "NotFound")
+    assert client.ask(request("GET", "/echo/body")).status == 200
+
+
+def test_a_stream_that_breaks_does_not_look_complete(client: RawClient) -> None:
+    with pytest.raises((EOFError, ConnectionResetError)):
+        client.ask(request("GET", "/echo/stream-breaks"))
+
+
+def test_a_slow_stream_lives_as_long_as_it_moves(loop: str) -> None:
+    with serving(application(limits=Limits(idle_time=0.4)), loop) as served, served.connect() as client:
+        assert client.ask(request("GET", "/echo/body")).status == 200
+        time.sleep(0.6)  # the connection is older than the limit, the stream is not
+        assert client.ask(request("GET", "/echo/stream-slowly")).body == b"abcd"
+
+
+def test_a_stream_goes_no_faster_than_its_client(client: RawClient, echo: Echo) -> None:
+    client.send(request("GET", "/echo/endless"))
+    eventually(lambda: echo.produced > 0)
+    time.sleep(0.5)
+    produced = echo.produced
+    time.sleep(0.3)
+    assert echo.produced == produced  # nobody reads, so nothing is made
+    client.close()
+    eventually(lambda: echo.closed == 1)
+
+
+def test_a_client_that_leaves_stops_the_stream(server: Served, echo: Echo) -> None:
+    with server.connect() as client:
+        client.send(request("GET", "/echo/endless"))
+        client._exactly(1_000_000)
+    eventually(lambda: echo.closed == 1)
+    eventually(lambda: server.listener.connections == 0)
+
+
+# --- clients that leave, and clients that are slow ---
+
+
+def test_a_client_that_leaves_does_not_stop_a_mutation(server: Served, echo: Echo) -> None:
+    client = server.connect()
+    client.send(request("POST", "/echo/wait", b""))
+    eventually(lambda: server.application.in_flight == 1)
+    client._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
+    client.close()
+    time.sleep(0.1)
+    echo.release.set()
+    eventually(lambda: echo.finished == 1)
+    eventually(lambda: server.listener.connections == 0)
+
+
+def test_a_client_that_ends_its_side_still_gets_its_answers(client: RawClient) -> None:
+    client.send(request("POST", "/echo/coroutine", b"1") + request("POST", "/echo/body", b"2"))
+    client.half_close()
+    assert [client.answer().body, client.answer().body] == [b"1", b"2"]
+    assert client.ended()
+
+
+@pytest.mark.parametrize(
+    ("sent", "face"),
+    [
+        (b"GET /echo/body HTTP/1.1\r\nHost: x\r\nX-Sl", "echo"),
+        (b"PO", "default"),
+        (request("POST", "/echo/body", None, "Content-Length: 10") + b"12345", "echo"),
+        (request("POST", "/echo/body", None, "Transfer-Encoding: chunked") + b"5\r\n12345\r\n", "echo"),
+        (request("POST", "/echo/body", None, "Content-Length: 10", *SWITCH) + b"12345", "echo"),
+    ],
+)
+def test_slow_requests_are_408(loop: str, sent: bytes, face: str) -> None:
+    limits = Limits(head_time=0.2, idle_time=0.2)
+    with serving(application(limits=limits), loop) as served, served.connect() as client:
+        answer = client.ask(sent)
+        assert (answer.status, answer.json()["face"]) == (408, face)
+        assert client.ended()
+
+
+def test_a_trickle_does_not_extend_the_time_for_headers(loop: str) -> None:
+    with serving(application(limits=Limits(head_time=0.3)), loop) as served, served.connect() as client:
+        client.send(b"GET /echo/body HTTP/1.1\r\nHost: x\r\n")
+        eventually(lambda: served.listener.connections == 1)
+        started = time.monotonic()
+        while served.listener.connections and time.monotonic() - started < 10:
+            with suppress(BrokenPipeError, ConnectionResetError):
+                client.send(b"X: y\r\n")
+            time.sleep(0.05)
+        assert time.monotonic() - started < 6
+
+
+def test_idle_connections_are_closed(loop: str) -> None:
+    with serving(application(limits=Limits(keep_alive=0.2)), loop) as served, served.connect() as client:
+        assert client.ask(request("GET", "/echo/body")).status == 200
+        assert client.ended()
+
+
+def test_a_client_that_does_not_read_its_stream_is_dropped(loop: str) -> None:
+    echo = Echo()
+    limits = Limits(idle_time=0.3)
+    with serving(application(echo, limits), loop) as served, served.connect() as client:
+        client.send(request("GET", "/echo/endless"))
+        eventually(lambda: echo.closed == 1)
+
+
+@pytest.mark.parametrize(("method", "status"), [("POST", 504), ("GET", 503), ("HEAD", 503)])
+def test_handlers_have_a_time_limit(loop: str, method: str, status: int) -> None:
+    echo = Echo()
+    with serving(application(echo, Limits(request_time=0.2)), loop) as served, served.connect() as client:
+        answer = client.ask(request(method, "/echo/wait"), method=method)
+        assert answer.status == status
+        if method == "POST":
+            assert (answer.json()["error"], answer.json()["face"]) == ("OutcomeUnknown", "echo")
+        assert client.ask(request("GET", "/echo/body")).status == 200
+        assert (echo.finished, served.application.in_flight) == (0, 0)
+
+
+def test_a_route_may_have_its_own_time_limit(loop: str) -> None:
+    echo = Echo()
+    with serving(application(echo, Limits(request_time=0.1)), loop) as served, served.connect() as client:
+        client.send(request("POST", "/echo/patient", b""))
+        time.sleep(1.2)
+        echo.release.set()
+        assert client.answer().body == b"waited"
+
+
+def test_too_many_connections_are_refused(loop: str) -> None:
+    with serving(application(limits=Limits(connections=2)), loop) as served:
+        first, second = served.connect(), served.connect()
+        assert first.ask(request("GET", "/echo/body")).status == 200
+        assert second.ask(request("GET", "/echo/body")).status == 200
+        with served.connect() as third:
+            answer = third.ask(request("GET", "/echo/body"))
+            assert (answer.status, answer.json()["error"]) == (503, "Overloaded")
+            assert answer.header("Retry-After") == "1"
+            assert third.ended()
+        first.close()
+        eventually(lambda: served.listener.connections == 1)
+        with served.connect() as fourth:
+            assert fourth.ask(request("GET", "/echo/body")).status == 200
+        second.close()
+
+
+# --- stopping ---
+
+
+def test_stopping_answers_what_is_in_flight(loop: str) -> None:
+    echo = Echo()
+    with serving(application(echo), loop) as served:
+        idle, busy = served.connect(), served.connect()
+        assert idle.ask(request("GET", "/echo/body")).status == 200
+        busy.send(request("POST", "/echo/wait", b"") + request("POST", "/echo/body", b"never begun"))
+        eventually(lambda: served.application.in_flight == 1)
+        stopping = asyncio.run_coroutine_threadsafe(served.listener.stop(10), served.loop)
+        assert idle.ended()
+        with pytest.raises(ConnectionRefusedError):
+            served.connect()
+        echo.release.set()
+        answer = busy.answer()
+        assert (answer.body, answer.header("Connection")) == (b"waited", "close")
+        assert busy.ended()
+        busy.close()
+        idle.close()
+        stopping.result(10)
+        assert echo.seen[1:] == []
+
+
+def test_stopping_right_after_a_connect_leaves_nothing_open() -> None:
+    """Only on uvloop: asyncio's own server fails an assertion for connections it is just accepting."""
+    for _ in range(20):
+        with serving(application(), "uvloop") as served, served.connect():
+            pass
+
+
+def test_stopping_waits_no_longer_than_it_was_told(loop: str) -> None:
+    echo = Echo()
+    with serving(application(echo), loop) as served, served.connect() as client:
+        client.send(request("POST", "/echo/wait", b""))
+        eventually(lambda: served.application.in_flight == 1)
+        started = time.monotonic()
+        served.do(served.listener.stop(0.2))
+        assert time.monotonic() - started < 2
+        assert client.answer().json()["error"] == "OutcomeUnknown"
+        assert served.listener.connections == 0
+
+
+# --- counters ---
+
+
+def test_requests_are_counted_by_template(client: RawClient, server: Served) -> None:
+    client.ask(request("GET", "/echo/names/a/b"))
+    client.ask(request("GET", "/echo/names/c/d"))
+    client.ask(request("POST", "/echo/coroutine", b""))
+    client.ask(request("GET", "/echo/secret-path"))
+    counted = {
+        (meter.method, meter.route): meter.statuses for meter in server.application.meters() if meter.statuses
+    }
+    assert counted == {
+        ("GET", "/echo/names/{a}/{b}"): {200: 2},
+        ("POST", "/echo/coroutine"): {200: 1},
+        ("GET", "/echo/*"): {404: 1},
+    }
