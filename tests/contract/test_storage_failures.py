@@ -1,0 +1,223 @@
+"""Object stores that fail: what was surely not written, what surely was, and what nobody knows."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from uuid import uuid4
+
+import pytest
+
+from inver.domain.locations import Location
+from inver.errors import Broken, Invalid, NotFound, OutcomeUnknown, Unavailable
+from inver.secrets import Secret
+from inver.storage.objects import RemoteStore
+from inver.storage.options import StorageOptions
+
+pytestmark = pytest.mark.s3
+
+FAILURE = b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+CONFLICT = b"HTTP/1.1 409 Conflict\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+DENIED = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+
+class Network:
+    """Stands between client and server. `on_put` may answer the n-th PUT itself (`before`), or let
+    the server do it and replace the server's answer (`after`); an empty answer cuts the line."""
+
+    def __init__(self, server_port: int) -> None:
+        self.server_port = server_port
+        self.before: Callable[[int], bytes | None] = lambda n: None
+        self.after: Callable[[int], bytes | None] = lambda n: None
+        self.puts = 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+
+    def serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self.listener.accept()
+                with client, suppress(OSError):
+                    self.handle(client)
+
+    def handle(self, client: socket.socket) -> None:
+        """One request for each connection, so that a lost answer is one lost request."""
+        request = read_message(client)
+        if not request:
+            return
+        number = None
+        if request.startswith(b"PUT"):
+            self.puts += 1
+            number = self.puts
+        answer = self.before(number) if number else None
+        if answer is None:
+            with socket.create_connection(("127.0.0.1", self.server_port)) as server:
+                server.sendall(request)
+                answer = read_message(server, head=request.startswith(b"HEAD"))
+            replaced = self.after(number) if number else None
+            answer = answer if replaced is None else replaced
+        client.sendall(re.sub(rb"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", answer, count=1))
+
+
+def read_message(line: socket.socket, *, head: bool = False) -> bytes:
+    data = b""
+    while b"\r\n\r\n" not in data:
+        part = line.recv(65536)
+        if not part:
+            return data
+        data += part
+    length = re.search(rb"content-length: *(\d+)", data, re.IGNORECASE)
+    wanted = data.index(b"\r\n\r\n") + 4 + (int(length[1]) if length and not head else 0)
+    while len(data) < wanted:
+        data += line.recv(65536)
+    return data
+
+
+@contextmanager
+def running_network(server_port: int) -> Iterator[Network]:
+    network = Network(server_port)
+    thread = threading.Thread(target=network.serve, daemon=True)
+    thread.start()
+    yield network
+    # Closing alone would not wake the thread that waits for a connection.
+    network.listener.shutdown(socket.SHUT_RDWR)
+    network.listener.close()
+    thread.join(10)
+
+
+@pytest.fixture
+def network(s3_server) -> Iterator[Network]:
+    with running_network(s3_server.port) as network:
+        yield network
+
+
+def open_remote(server, endpoint: str, **changed) -> RemoteStore:
+    options = {
+        "access_key": server.access_key,
+        "secret_key": Secret(server.secret_key),
+        "region": server.region,
+    }
+    root = Location.parse(f"s3://{server.bucket}/{uuid4()}")
+    return RemoteStore(root, StorageOptions(endpoint=endpoint, allow_http=True, **{**options, **changed}))
+
+
+@pytest.fixture
+def store(s3_server, network) -> RemoteStore:
+    return open_remote(s3_server, f"http://127.0.0.1:{network.port}")
+
+
+@pytest.mark.parametrize("answer", [FAILURE, b""], ids=["failure", "cut line"])
+def test_a_write_whose_success_got_lost_is_not_called_a_defeat(store, network, answer):
+    network.after = lambda n: answer if n == 1 else None
+
+    async def scenario() -> None:
+        with pytest.raises(OutcomeUnknown):
+            await store.put_if_absent("log/1", b"mine")
+        assert await store.get("log/1") == b"mine"
+
+    asyncio.run(scenario())
+
+
+def test_a_write_that_never_arrived_is_sent_again(store, network):
+    network.before = lambda n: FAILURE if n == 1 else None
+    assert asyncio.run(store.put_if_absent("log/1", b"mine")) is True
+    assert network.puts == 2
+
+
+def test_writers_that_only_met_do_not_lose_to_nobody(store, network):
+    network.before = lambda n: CONFLICT if n == 1 else None
+    assert asyncio.run(store.put_if_absent("log/1", b"mine")) is True
+
+
+def test_a_conflict_for_ever_is_no_defeat_either(store, network):
+    network.before = lambda n: CONFLICT
+    with pytest.raises(Unavailable):
+        asyncio.run(store.put_if_absent("log/1", b"mine"))
+
+
+def test_a_store_that_refuses_us_is_not_asked_again(store, network):
+    network.before = lambda n: DENIED
+    with pytest.raises(Unavailable) as failed:
+        asyncio.run(store.put_if_absent("log/1", b"mine"))
+    assert failed.value.__cause__ is not None
+    assert network.puts == 1
+
+
+@pytest.mark.parametrize("answer", [FAILURE, CONFLICT], ids=["failure", "conflict"])
+def test_a_plain_write_outlives_a_failure(store, network, answer):
+    network.before = lambda n: answer if n < 3 else None
+
+    async def scenario() -> None:
+        await store.put("a", b"x")
+        assert await store.get("a") == b"x"
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("answer", [FAILURE, CONFLICT], ids=["failure", "conflict"])
+def test_a_plain_write_that_keeps_failing_is_unavailable(store, network, answer):
+    network.before = lambda n: answer
+    with pytest.raises(Unavailable):
+        asyncio.run(store.put("a", b"x"))
+    assert network.puts == 4
+
+
+def test_wrong_keys_are_unavailable_and_not_absent(s3_server):
+    store = open_remote(s3_server, s3_server.endpoint, secret_key=Secret("wrong-secret-key"))
+
+    async def listing() -> list[str]:
+        return [info.path async for info in store.list()]
+
+    for work in (store.get("a"), store.put("a", b""), store.head("a"), store.get_range("a", 0, 1), listing()):
+        with pytest.raises(Unavailable) as failed:
+            asyncio.run(work)
+        assert "wrong-secret-key" not in repr(failed.value.__cause__)
+
+
+def test_an_object_that_vanishes_is_not_found_by_its_range(s3_server):
+    with pytest.raises(NotFound):
+        asyncio.run(open_remote(s3_server, s3_server.endpoint).get_range("a", 10, 10))
+
+
+def test_the_environment_does_not_mix_with_the_options(s3_server, monkeypatch):
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "of somebody else")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")
+    store = open_remote(s3_server, s3_server.endpoint)
+
+    async def scenario() -> None:
+        await store.put("a", b"x")
+        assert await store.get("a") == b"x"
+
+    asyncio.run(scenario())
+
+
+def test_a_session_token_is_sent(s3_server):
+    store = open_remote(s3_server, s3_server.endpoint, session_token=Secret("not issued by anybody"))
+    with pytest.raises(Unavailable):
+        asyncio.run(store.head("a"))
+
+
+def test_keys_that_no_path_can_name(s3_server):
+    store = open_remote(s3_server, s3_server.endpoint)
+    folder = s3_server.folder / s3_server.bucket / store.root.key
+
+    async def listing() -> list[str]:
+        return [info.path async for info in store.list()]
+
+    asyncio.run(store.put("good", b"x"))
+    (folder / "back\\slash").write_bytes(b"x")
+    assert asyncio.run(listing()) == ["good"]
+    (folder / "tab\tulator").write_bytes(b"x")
+    with pytest.raises(Broken):
+        asyncio.run(listing())
+
+
+@pytest.mark.parametrize("given", [{"access_key": None}, {"secret_key": None}, {"endpoint": "ftp://x"}])
+def test_options_that_do_not_fit_together_are_refused(given):
+    options = {"access_key": "a", "secret_key": Secret("b"), "endpoint": "https://x"}
+    with pytest.raises(Invalid):
+        StorageOptions(**{**options, **given})

@@ -1,0 +1,190 @@
+"""Local files: what is on disk when a call returns, and what is left when it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import resource
+from collections.abc import Callable
+
+import pytest
+
+from inver.domain.locations import Location
+from inver.errors import Invalid, OutcomeUnknown, Unavailable, Unsupported
+from inver.storage.local import LocalStore
+
+
+@pytest.fixture
+def store(tmp_path) -> LocalStore:
+    return LocalStore(Location.parse(str(tmp_path / "made" / "on demand")))
+
+
+def names(tmp_path) -> list[str]:
+    return sorted(os.fsdecode(path.name) for path in tmp_path.rglob("*") if path.is_file())
+
+
+class Journal:
+    """Which folder entries and files are not yet on disk, told by the system calls as they happen."""
+
+    def __init__(self, monkeypatch) -> None:
+        self.dirty: set[tuple[int, int]] = set()
+        self.published_dirty = False
+        for name in ("mkdir", "rename", "link", "write", "fsync"):
+            self.watch(monkeypatch, name, getattr(os, name))
+
+    def watch(self, monkeypatch, name: str, real: Callable[..., object]) -> None:
+        def call(*args, **kwargs):
+            if name in ("rename", "link"):
+                source = os.stat(args[0], dir_fd=kwargs["src_dir_fd"])
+                self.published_dirty |= (source.st_dev, source.st_ino) in self.dirty
+                self.dirty.add(inode(kwargs["dst_dir_fd"]))
+            elif name == "mkdir":
+                folder = kwargs["dir_fd"] if "dir_fd" in kwargs else os.path.dirname(args[0])
+                self.dirty.add(inode(folder))
+            elif name == "write":
+                self.dirty.add(inode(args[0]))
+            result = real(*args, **kwargs)
+            if name == "fsync":
+                self.dirty.discard(inode(args[0]))
+            return result
+
+        monkeypatch.setattr(os, name, call)
+
+
+def inode(target) -> tuple[int, int]:
+    status = os.stat(target)
+    return status.st_dev, status.st_ino
+
+
+@pytest.mark.parametrize("method", ["put", "put_if_absent"])
+def test_a_write_is_on_disk_with_every_folder_above_it_when_it_returns(store, monkeypatch, method):
+    journal = Journal(monkeypatch)
+    for path in ("a/b/c/first", "a/b/c/second", "a/d/third"):
+        asyncio.run(getattr(store, method)(path, b"data"))
+        assert journal.dirty == set()
+    assert not journal.published_dirty
+
+
+def test_a_folder_that_somebody_else_made_is_synced_too(store, tmp_path, monkeypatch):
+    asyncio.run(store.put("a/x", b""))
+    (tmp_path / "made" / "on demand" / "a" / "foreign").mkdir()
+    parent = inode(tmp_path / "made" / "on demand" / "a")
+    synced = set()
+    real = os.fsync
+
+    def watched(target: int) -> None:
+        synced.add(inode(target))
+        real(target)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    asyncio.run(store.put("a/foreign/x", b""))
+    assert parent in synced
+
+
+def test_a_folder_that_was_removed_behind_our_back_is_made_again(store, tmp_path):
+    root = tmp_path / "made" / "on demand"
+    asyncio.run(store.put("a/b/x", b"1"))
+    (root / "a" / "b" / "x").unlink()
+    (root / "a" / "b").rmdir()
+    asyncio.run(store.put("a/b/x", b"2"))
+    assert asyncio.run(store.get("a/b/x")) == b"2"
+
+
+def test_a_full_disk_leaves_nothing_behind(store, tmp_path):
+    asyncio.run(store.put("a", b"old"))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        for work in (store.put("a", b"x" * 5000), store.put_if_absent("b", b"x" * 5000)):
+            with pytest.raises(Unavailable) as failed:
+                asyncio.run(work)
+            assert isinstance(failed.value.__cause__, OSError)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert names(tmp_path) == ["a"]
+    assert asyncio.run(store.get("a")) == b"old"
+
+
+def test_a_folder_that_cannot_be_synced_leaves_the_outcome_unknown(store, monkeypatch):
+    asyncio.run(store.put("folder/a", b""))
+    real = os.fsync
+
+    def failing(target):
+        if os.path.isdir(f"/proc/self/fd/{target}"):
+            raise OSError(errno.EIO, "broken disk")
+        real(target)
+
+    monkeypatch.setattr(os, "fsync", failing)
+    with pytest.raises(OutcomeUnknown):
+        asyncio.run(store.put_if_absent("folder/b", b""))
+
+
+def test_temporary_files_of_a_crash_are_no_objects(store, tmp_path):
+    left = ".inver-0123456789abcdef01234567.tmp"
+    asyncio.run(store.put("a/x", b"1"))
+    (tmp_path / "made" / "on demand" / "a" / left).write_bytes(b"half")
+
+    async def listing() -> list[str]:
+        return [info.path async for info in store.list()]
+
+    assert asyncio.run(listing()) == ["a/x"]
+    for work in (store.get(f"a/{left}"), store.put(f"a/{left}", b""), store.delete(f"a/{left}")):
+        with pytest.raises(Invalid):
+            asyncio.run(work)
+
+
+def test_files_that_no_path_can_name_are_no_objects(store, tmp_path):
+    asyncio.run(store.put("a", b"1"))
+    folder = os.fsencode(tmp_path / "made" / "on demand")
+    for name in (b"not-utf8-\xff", b"new\nline", b"back\\slash"):
+        with open(folder + b"/" + name, "wb"):
+            pass
+    os.mkfifo(folder + b"/pipe")
+
+    async def listing() -> list[str]:
+        return [info.path async for info in store.list()]
+
+    assert asyncio.run(listing()) == ["a"]
+    assert asyncio.run(store.head("pipe")) is None
+
+
+def test_what_a_file_system_cannot_hold_is_refused_with_the_reason(store):
+    async def scenario() -> None:
+        await store.put("a/b", b"1")
+        with pytest.raises(Invalid, match="is a folder"):
+            await store.put("a", b"2")
+        with pytest.raises(Invalid, match="is a folder"):
+            await store.put_if_absent("a", b"2")
+        with pytest.raises(Invalid, match="is an object"):
+            await store.put("a/b/c", b"2")
+        with pytest.raises(Invalid, match="too long"):
+            await store.put("x" * 256, b"2")
+        assert await store.get("a/b") == b"1"
+
+    asyncio.run(scenario())
+
+
+def test_no_descriptor_stays_open(store):
+    async def scenario() -> None:
+        for n in range(20):
+            await store.put(f"a/{n}", b"x")
+            await store.put_if_absent(f"a/{n}", b"x")
+            await store.get(f"a/{n}")
+            await store.head(f"b/{n}")
+            with pytest.raises(Invalid):
+                await store.put(f"a/{n}/below", b"x")
+        async for _ in store.list():
+            break
+        for n in range(20):
+            await store.delete(f"a/{n}")
+
+    asyncio.run(scenario())
+    before = len(os.listdir("/proc/self/fd"))
+    asyncio.run(scenario())
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_without_a_signer_there_are_no_urls(store):
+    with pytest.raises(Unsupported):
+        asyncio.run(store.signed_url("a", 60))
