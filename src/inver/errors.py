@@ -17,6 +17,7 @@
     |   +-- RateLimited           too many failures from one source
     +-- Unavailable               not applied; the same request may be sent again
     |   +-- Overloaded            a queue is full
+    |   +-- Stale                 grants changed meanwhile; the server asks itself again
     +-- OutcomeUnknown            it may or may not have been applied
     +-- Broken                    stored state or configuration is not what it must be
 
@@ -119,6 +120,11 @@ class Unavailable(InverError):
 
 class Overloaded(Unavailable):
     pass
+
+
+class Stale(Unavailable):
+    def __init__(self) -> None:
+        super().__init__("grants changed while the request was decided; send it again")
 
 
 class OutcomeUnknown(InverError):

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
 
 from inver.domain.events import Event
+from inver.domain.grants import Node, Privilege, Standing
 from inver.domain.idempotency import KeyedRequest, KeyRecord
 from inver.domain.ledger import Receipt, Transaction
 from inver.domain.locations import Location
-from inver.domain.principals import Principal
-from inver.domain.securables import Catalog, Schema
+from inver.domain.principals import Principal, PrincipalInfo, PrincipalKind, Scope
+from inver.domain.securables import Catalog, Schema, SecurableKind
 from inver.domain.tables import Table, TableDetails
 
 
@@ -92,17 +93,136 @@ class StoredToken(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     hash: str
+    label: str
+    scope: Scope
+    created_at: int
     expires_at: int | None
     revoked_at: int | None
+    last_used_at: int | None
     principal: Principal
     disabled: bool
+
+
+class StoredSecret(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    hash: str
+    label: str
+    created_at: int
+    expires_at: int | None
+    revoked_at: int | None
+
+
+class GrantRow(msgspec.Struct, frozen=True, kw_only=True):
+    securable_id: str
+    kind: SecurableKind
+    principal_id: str
+    privilege: Privilege
+    granted_at: int
+    granted_by: str
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """A search hit; `column` is set when a column's name matched and the table's did not."""
+
+    kind: SecurableKind
+    id: str
+    key: str
+    column: str | None
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """What offends an invariant: how many, and some of them by name. None is what is wanted."""
+
+    name: str
+    count: int
+    samples: tuple[str, ...] = ()
+
+
+class FullTable(msgspec.Struct, frozen=True, kw_only=True):
+    """A table with its definition and the names that its ids have now."""
+
+    table: Table
+    details: TableDetails
+    full_name: tuple[str, ...]
+    owner: str
+    created_by: str
+    updated_by: str
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client measured of one version."""
+
+    version: int
+    at: int
+    by: str
+    body: bytes
 
 
 class KeyTaken(Exception):
     """Another server recorded this idempotency key first; its record has the answer."""
 
 
-class Store(Protocol):
+class Directory(Protocol):
+    """Who there is, what they hold, and what was granted to them."""
+
+    @property
+    def known_epoch(self) -> int:
+        """The newest state of grants and credentials that this process has heard of."""
+        ...
+
+    def epoch(self) -> Awaitable[int]:
+        """The state of grants and credentials now, as the database has it."""
+        ...
+
+    async def principal_by_name(self, name: str) -> PrincipalInfo | None: ...
+    async def principal_by_id(self, principal_id: str) -> PrincipalInfo | None: ...
+    async def principals(self, kind: PrincipalKind | None, after: str, limit: int) -> list[PrincipalInfo]: ...
+    async def names_of(self, ids: Sequence[str]) -> dict[str, str]: ...
+    async def groups_of(self, principal_id: str) -> list[PrincipalInfo]: ...
+    async def members_of(self, group_id: str) -> list[PrincipalInfo]: ...
+    async def token(self, token_id: str) -> StoredToken | None: ...
+    async def tokens(self, principal_id: str) -> list[StoredToken]: ...
+    async def secrets(self, principal_id: str) -> list[StoredSecret]: ...
+    async def touch_tokens(self, used: Mapping[str, int]) -> None: ...
+    async def standing(self, principal: Principal) -> Standing: ...
+    async def chain(self, schema_id: str) -> tuple[Node, ...]:
+        """A schema and everything above it; empty when there is no such schema."""
+        ...
+
+    async def catalog_node(self, catalog_id: str) -> Node | None: ...
+    async def grants_on(self, securable_id: str) -> list[GrantRow]: ...
+    async def grants_of(self, principal_id: str) -> list[GrantRow]: ...
+    async def tables_for(
+        self, subjects: Sequence[str], schema_id: str, after: str, limit: int
+    ) -> list[Table]:
+        """Tables that somebody sees by grants on them or by owning them."""
+        ...
+
+    async def find(self, text: str, after: tuple[str, str], limit: int) -> list[Found]: ...
+
+
+class DeltaLog(Protocol):
+    """What is kept of Delta tables besides their commits."""
+
+    async def full_table_by_name(self, catalog: str, path: Sequence[str], name: str) -> FullTable | None: ...
+    async def full_table(self, table_id: str) -> FullTable | None: ...
+    async def full_tables(self, ids: Sequence[str]) -> list[FullTable]: ...
+    async def table_at(self, location_key: str) -> Table | None:
+        """Whatever claims exactly this location, staged and dropped tables included."""
+        ...
+
+    async def tables_below(self, lower: str, upper: str, limit: int) -> list[Table]: ...
+    async def tail(self, table_id: str, first: int, last: int) -> tuple[Table, list[Commit]] | None:
+        """A table and its commits in the range that are not known to be published, newest first."""
+        ...
+
+    async def unpublished(self, limit: int) -> list[str]: ...
+    async def mark_published(self, table_id: str, version: int) -> None: ...
+    async def add_report(self, table_id: str, version: int, at: int, by: str, body: bytes) -> None: ...
+    async def reports(self, table_id: str, limit: int) -> list[Report]: ...
+
+
+class Store(Directory, DeltaLog, Protocol):
     """The catalog's memory. Reads see only what is durable."""
 
     def decide(self, transaction: Transaction) -> Awaitable[Receipt]:
@@ -131,6 +251,10 @@ class Store(Protocol):
         """True as soon as there is an event past `after`."""
         ...
 
+    def end_waits(self) -> None:
+        """Whoever waits for an event stops waiting: the server is about to stop."""
+        ...
+
     async def key_record(self, scope: str, key: str) -> KeyRecord | None: ...
     async def record_refusal(self, request: KeyedRequest, at: int, outcome: bytes) -> None: ...
     async def forget_keys(self, before: int) -> int: ...
@@ -144,9 +268,6 @@ class Store(Protocol):
     async def retry_work(self, item_id: str, now: int) -> bool: ...
     async def work(self, limit: int) -> list[WorkItem]: ...
 
-    async def token(self, token_id: str) -> StoredToken | None: ...
-    async def add_token(self, token: StoredToken, label: str, at: int) -> None: ...
-
     async def remember(self, key: str, value: str) -> str:
         """The value under `key`; `value` itself if there was none. It never changes afterwards."""
         ...
@@ -157,6 +278,14 @@ class Store(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+    async def invariants(self, now: int) -> list[Finding]:
+        """What must hold between rows, examined; one finding each, also when nothing offends."""
+        ...
+
+    async def database_time(self) -> int:
+        """The database's own clock."""
+        ...
 
     async def ping(self) -> None:
         """Raises unless the database answers."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from inver.domain import ledger
+from inver.domain import governance, ledger
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +29,7 @@ KINDS: dict[type[ledger.Operation], str] = {
     ledger.DropSchema: "schema.dropped",
     ledger.CreateTable: "table.created",
     ledger.Append: "table.committed",
+    ledger.FinishTable: "table.created",
     ledger.CreateBranch: "table.branched",
     ledger.AlterTable: "table.altered",
     ledger.RenameTable: "table.renamed",
@@ -36,9 +37,22 @@ KINDS: dict[type[ledger.Operation], str] = {
     ledger.UndropTable: "table.undropped",
     ledger.PurgeTable: "table.purged",
     ledger.MoveCursor: "cursor.moved",
+    governance.CreatePrincipal: "principal.created",
+    governance.AlterPrincipal: "principal.altered",
+    governance.DeletePrincipal: "principal.deleted",
+    governance.AddMember: "group.member-added",
+    governance.RemoveMember: "group.member-removed",
+    governance.CreateToken: "token.created",
+    governance.RevokeToken: "token.revoked",
+    governance.CreateSecret: "secret.created",
+    governance.RevokeSecret: "secret.revoked",
+    governance.Grant: "grant.added",
+    governance.Revoke: "grant.revoked",
+    governance.RecordDenial: "access.denied",
 }
 
 COMMITTED = KINDS[ledger.Append]
+STAGED = "table.staged"
 
 
 def cloud_type(kind: str) -> str:

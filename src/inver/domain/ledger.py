@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from inver.domain.governance import Governance
 from inver.domain.idempotency import KeyedRequest
 from inver.domain.tables import Format, State, TableKind
 
@@ -99,6 +100,16 @@ class CreateTable(msgspec.Struct, frozen=True, kw_only=True):
     comment: str | None = None
     properties: dict[str, str] = {}
     columns: bytes = b"[]"
+    column_names: tuple[str, ...] = ()
+
+
+class Definition(msgspec.Struct, frozen=True, kw_only=True):
+    """What readers of the definition see; UNSET stays."""
+
+    comment: str | None | msgspec.UnsetType = msgspec.UNSET
+    properties: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
+    columns: bytes | msgspec.UnsetType = msgspec.UNSET
+    column_names: tuple[str, ...] = ()
 
 
 class Append(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,7 +127,18 @@ class Append(msgspec.Struct, frozen=True, kw_only=True):
     payload: bytes = b"{}"
     counts: bytes | None = None
     head: bytes | None = None
+    definition: Definition | None = None
     expect_etag: int | None = None
+
+
+class FinishTable(msgspec.Struct, frozen=True, kw_only=True):
+    """A staged table gets its name and its first version."""
+
+    table_id: str
+    schema_id: str
+    name: str
+    first: Append
+    definition: Definition
 
 
 class CreateBranch(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,7 +155,9 @@ class AlterTable(msgspec.Struct, frozen=True, kw_only=True):
     comment: str | None | msgspec.UnsetType = msgspec.UNSET
     properties: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
     columns: bytes | msgspec.UnsetType = msgspec.UNSET
+    column_names: tuple[str, ...] = ()
     owner: str | msgspec.UnsetType = msgspec.UNSET
+    head: bytes | msgspec.UnsetType = msgspec.UNSET
 
 
 class RenameTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,6 +204,7 @@ Operation: TypeAlias = (
     | DropSchema
     | CreateTable
     | Append
+    | FinishTable
     | CreateBranch
     | AlterTable
     | RenameTable
@@ -187,6 +212,7 @@ Operation: TypeAlias = (
     | UndropTable
     | PurgeTable
     | MoveCursor
+    | Governance
 )
 
 
@@ -200,11 +226,18 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Transaction(msgspec.Struct, frozen=True):
+    """`epoch` is the state of all grants and credentials under which it was allowed.
+
+    When they have changed by the time of the decision, the transaction is Stale and must be
+    allowed anew. None is for Inver itself, whom nobody allows anything.
+    """
+
     by: str
     at: int
     operations: tuple[Operation, ...]
     keyed: KeyedRequest | None = None
     work: tuple[Work, ...] = ()
+    epoch: int | None = None
 
 
 class Result(msgspec.Struct, frozen=True, array_like=True):

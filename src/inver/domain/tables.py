@@ -81,6 +81,8 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: int
     updated_by: str
     dropped_at: int | None = None
+    published: int = 0
+    """Up to here, every version is where readers look without asking the catalog."""
 
 
 class TableDetails(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Sequence
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
+from time import monotonic
 from typing import TypeVar
 
 from inver.domain.events import Event
 from inver.domain.idempotency import KeyedRequest, KeyRecord
 from inver.domain.ledger import Receipt, Transaction
 from inver.domain.names import name_key, path_key
-from inver.domain.principals import Principal, PrincipalKind
 from inver.domain.securables import Catalog, Schema
 from inver.domain.tables import Table, TableDetails
-from inver.ports import Commit, StoredToken, WorkItem
-from inver.stores import queue, reads
+from inver.ports import Commit, Finding, WorkItem
+from inver.stores import invariants, queue, reads
+from inver.stores.delta import DeltaReads
+from inver.stores.identity import IdentityReads
 from inver.stores.journal import INSERT_KEY
 from inver.stores.sql import Steps, UniqueViolation
 
 T = TypeVar("T")
 
 
-class SqlStore(ABC):
+class SqlStore(IdentityReads, DeltaReads):
     @abstractmethod
     def decide(self, transaction: Transaction) -> Awaitable[Receipt]: ...
 
@@ -31,11 +33,27 @@ class SqlStore(ABC):
         """Run a question against what is durable."""
 
     @abstractmethod
-    async def write(self, steps: Steps[T]) -> T:
-        """Run a change of our own bookkeeping in one transaction."""
+    async def write(self, steps: Callable[[], Steps[T]]) -> T:
+        """Run a change of our own bookkeeping in one transaction; it may take more than one attempt."""
 
-    @abstractmethod
-    async def wait_for_event(self, after: int, timeout_s: float) -> bool: ...
+    _waiters: Waiters
+
+    async def wait_for_event(self, after: int, timeout_s: float) -> bool:
+        # Being woken means that something was written, which need not be an event.
+        deadline = monotonic() + timeout_s
+        while (last := await self.last_event()) <= after:
+            left = deadline - monotonic()
+            if left <= 0 or self._waiters.closed:
+                return False
+            self._look_out(last)
+            await self._waiters.wait(left)
+        return True
+
+    def _look_out(self, last: int) -> None:
+        """Somebody begins to wait for what comes past `last`; a store with other writers looks for theirs."""
+
+    def end_waits(self) -> None:
+        self._waiters.close()
 
     async def catalog_by_name(self, name: str) -> Catalog | None:
         return await self.read(reads.catalog_by_key(name_key(name)))
@@ -86,49 +104,39 @@ class SqlStore(ABC):
         return await self.read(reads.key_record(scope, key))
 
     async def record_refusal(self, request: KeyedRequest, at: int, outcome: bytes) -> None:
-        await self.write(_record_refusal(request, at, outcome))
+        await self.write(lambda: _record_refusal(request, at, outcome))
 
     async def forget_keys(self, before: int) -> int:
-        return await self.write(_forget_keys(before))
+        return await self.write(lambda: _forget_keys(before))
 
     async def claim_work(
         self, kinds: Sequence[str], worker: str, now: int, lease_ms: int, limit: int
     ) -> list[WorkItem]:
-        return await self.write(queue.claim(kinds, worker, now, lease_ms, limit))
+        return await self.write(lambda: queue.claim(kinds, worker, now, lease_ms, limit))
 
     async def finish_work(self, item_id: str, worker: str) -> bool:
-        return await self.write(queue.finish(item_id, worker))
+        return await self.write(lambda: queue.finish(item_id, worker))
 
     async def extend_work(self, item_id: str, worker: str, until: int) -> bool:
-        return await self.write(queue.extend(item_id, worker, until))
+        return await self.write(lambda: queue.extend(item_id, worker, until))
 
     async def fail_work(self, item_id: str, worker: str, error: str, now: int) -> bool:
-        return await self.write(queue.fail(item_id, worker, error, now))
+        return await self.write(lambda: queue.fail(item_id, worker, error, now))
 
     async def retry_work(self, item_id: str, now: int) -> bool:
-        return await self.write(queue.retry(item_id, now))
+        return await self.write(lambda: queue.retry(item_id, now))
 
     async def work(self, limit: int) -> list[WorkItem]:
         return await self.read(reads.work_waiting(limit))
 
-    async def token(self, token_id: str) -> StoredToken | None:
-        row = await self.read(reads.token_row(token_id))
-        if row is None:
-            return None
-        return StoredToken(
-            id=token_id,
-            hash=row[0],
-            expires_at=row[1],
-            revoked_at=row[2],
-            principal=Principal(row[3], row[4], PrincipalKind(row[5])),
-            disabled=bool(row[6]),
-        )
-
-    async def add_token(self, token: StoredToken, label: str, at: int) -> None:
-        await self.write(_add_token(token, label, at))
-
     async def remember(self, key: str, value: str) -> str:
-        return await self.write(_remember(key, value))
+        return await self.write(lambda: _remember(key, value))
+
+    async def invariants(self, now: int) -> list[Finding]:
+        return await invariants.examine(self.read, now)
+
+    async def database_time(self) -> int:
+        return await self.read(invariants.database_time())
 
     async def ping(self) -> None:
         await self.read(reads.last_event())
@@ -139,6 +147,7 @@ class Waiters:
 
     def __init__(self) -> None:
         self._waiting: set[asyncio.Future[None]] = set()
+        self.closed = False
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -147,6 +156,11 @@ class Waiters:
         for future in self._waiting:
             if not future.done():
                 future.set_result(None)
+
+    def close(self) -> None:
+        """Nobody waits any more."""
+        self.closed = True
+        self.wake()
 
     async def wait(self, timeout_s: float) -> None:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -171,19 +185,6 @@ def _record_refusal(request: KeyedRequest, at: int, outcome: bytes) -> Steps[Non
 def _forget_keys(before: int) -> Steps[int]:
     rows = yield "DELETE FROM idempotency WHERE at < ?1 RETURNING 1", (before,)
     return len(rows)
-
-
-def _add_token(token: StoredToken, label: str, at: int) -> Steps[None]:
-    principal = token.principal
-    yield (
-        """INSERT INTO principals VALUES (?1, ?2, ?3, ?4, 0, ?5, ?1)
-           ON CONFLICT (id) DO NOTHING""",
-        (principal.id, principal.name, name_key(principal.name), principal.kind, at),
-    )
-    yield (
-        "INSERT INTO tokens VALUES (?1, ?2, ?3, ?4, ?5, ?6, NULL, NULL)",
-        (token.id, principal.id, token.hash, label, at, token.expires_at),
-    )
 
 
 def _remember(key: str, value: str) -> Steps[str]:

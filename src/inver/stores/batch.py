@@ -32,14 +32,17 @@ BATCH_LIMIT = 256
 DECIDE = f"""
 WITH req AS MATERIALIZED (
     SELECT * FROM unnest($1::int[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::bytea[],
-                         $7::bytea[], $8::bytea[], $9::text[], $10::bigint[])
-    WITH ORDINALITY AS r(grp, table_id, version, token, operation, payload, counts, data, by_id, at, n)
+                         $7::bytea[], $8::bytea[], $9::text[], $10::bigint[], $11::bigint[])
+    WITH ORDINALITY AS r(grp, table_id, version, token, operation, payload, counts, data, by_id, at, epoch, n)
 ), locked AS MATERIALIZED (
     SELECT id, version FROM tables WHERE id = ANY($2::text[]) AND state IN ('live', 'declared')
     ORDER BY id FOR UPDATE
+), fence AS MATERIALIZED (
+    SELECT epoch FROM access_epoch WHERE id = 1
 ), won AS MATERIALIZED (
     SELECT r.grp FROM req r LEFT JOIN locked l ON l.id = r.table_id
     GROUP BY r.grp HAVING bool_and(l.version IS NOT DISTINCT FROM r.version - 1)
+        AND bool_and(r.epoch IS NULL OR r.epoch = (SELECT epoch FROM fence))
 ), moved AS (
     UPDATE tables t SET version = r.version, updated_by = r.by_id,
         updated_at = GREATEST(t.updated_at, r.at), state = 'live'
@@ -60,7 +63,7 @@ WITH req AS MATERIALIZED (
 ), told AS (
     INSERT INTO events SELECT seq, txn, at, by_id, '{COMMITTED}', table_id, version, data FROM final
 )
-SELECT grp, txn, at FROM final"""
+SELECT grp, txn, at FROM final UNION ALL SELECT -1, epoch, 0 FROM fence"""
 
 # A second look, in a snapshot of its own: the rows that beat us may have been committed after
 # the deciding statement had started.
@@ -130,6 +133,7 @@ def parameters(batch: Sequence[Waiting]) -> list[list[Any]]:
             event_data(op),
             item.transaction.by,
             item.transaction.at,
+            item.transaction.epoch,
         )
         for group, item in enumerate(batch)
         for op in item.appends

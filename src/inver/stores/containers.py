@@ -21,6 +21,7 @@ from inver.stores.deciding import (
     require_etag,
     update_row,
 )
+from inver.stores.epoch import BUMP_EPOCH
 from inver.stores.sql import Row, Steps, UniqueViolation
 
 
@@ -52,6 +53,8 @@ def alter_catalog(context: Context, op: ledger.AlterCatalog) -> Steps[Outcome]:
         sets["name"] = op.name
         sets["name_key"] = name_key(op.name)
     collect(sets, op, ("comment", "owner"))
+    if "owner" in sets:
+        yield BUMP_EPOCH, ()
     try:
         yield from update_row("catalogs", op.id, sets, context)
     except UniqueViolation:
@@ -65,6 +68,7 @@ def drop_catalog(context: Context, op: ledger.DropCatalog) -> Steps[Outcome]:
     if (yield "SELECT 1 FROM schemas WHERE parent_id = ?1 LIMIT 1", (op.id,)):
         raise NotEmpty(f"catalog {row[0]!r} is not empty")
     yield "DELETE FROM catalogs WHERE id = ?1", (op.id,)
+    yield "DELETE FROM grants WHERE securable_id = ?1", (op.id,)
     return Change(Result(op.id), {"name": row[0]})
 
 
@@ -115,6 +119,8 @@ def alter_schema(context: Context, op: ledger.AlterSchema) -> Steps[Outcome]:
     require_etag(context, op.id, op.expect_etag, row[1])
     sets: dict[str, Any] = {}
     collect(sets, op, ("comment", "owner"))
+    if "owner" in sets:
+        yield BUMP_EPOCH, ()
     yield from update_row("schemas", op.id, sets, context)
     return Change(Result(op.id), {"changed": sorted(sets)})
 
@@ -130,6 +136,7 @@ def drop_schema(context: Context, op: ledger.DropSchema) -> Steps[Outcome]:
     if inside:
         raise NotEmpty(f"schema {row[0].replace(SEPARATOR, '.')!r} is not empty")
     yield "DELETE FROM schemas WHERE id = ?1", (op.id,)
+    yield "DELETE FROM grants WHERE securable_id = ?1", (op.id,)
     return Change(Result(op.id), {"name": row[0].replace(SEPARATOR, ".")})
 
 

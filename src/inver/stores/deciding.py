@@ -16,10 +16,11 @@ encode = msgspec.json.encode
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What an operation did: its result, and the data of its event."""
+    """What an operation did: its result, the data of its event, and its kind where that is not the usual."""
 
     result: Result
     data: dict[str, Any]
+    kind: str | None = None
 
 
 class Noop(msgspec.Struct, frozen=True):

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from inver.domain import ledger
+from inver.domain import governance, ledger
 from inver.domain.events import KINDS
 from inver.domain.ledger import Append, Receipt, Result, Transaction, Winner, replayed_transaction
-from inver.errors import Conflict
+from inver.errors import Conflict, Stale
 from inver.ids import new_id
 from inver.ports import KeyTaken
-from inver.stores import containers, relations, versions
+from inver.stores import containers, governing, relations, versions
 from inver.stores.deciding import Change, Context, Outcome, encode
+from inver.stores.epoch import READ_EPOCH
 from inver.stores.sql import Steps, UniqueViolation
 
 EXECUTE: dict[type[ledger.Operation], Callable[[Context, Any], Steps[Outcome]]] = {
@@ -29,8 +30,21 @@ EXECUTE: dict[type[ledger.Operation], Callable[[Context, Any], Steps[Outcome]]] 
     ledger.UndropTable: relations.undrop_table,
     ledger.PurgeTable: relations.purge_table,
     ledger.Append: versions.append,
+    ledger.FinishTable: versions.finish_table,
     ledger.CreateBranch: versions.create_branch,
     ledger.MoveCursor: versions.move_cursor,
+    governance.CreatePrincipal: governing.create_principal,
+    governance.AlterPrincipal: governing.alter_principal,
+    governance.DeletePrincipal: governing.delete_principal,
+    governance.AddMember: governing.add_member,
+    governance.RemoveMember: governing.remove_member,
+    governance.CreateToken: governing.create_token,
+    governance.RevokeToken: governing.revoke_token,
+    governance.CreateSecret: governing.create_secret,
+    governance.RevokeSecret: governing.revoke_secret,
+    governance.Grant: governing.grant,
+    governance.Revoke: governing.revoke,
+    governance.RecordDenial: governing.record_denial,
 }
 
 TAKE_SEQUENCE = "UPDATE event_head SET seq = seq + ?1 WHERE id = 1 RETURNING seq"
@@ -43,6 +57,10 @@ INSERT_KEY = "INSERT INTO idempotency VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)"
 def decide(transaction: Transaction) -> Steps[Receipt]:
     """Run inside one database transaction; an exception means that nothing of it may stay."""
     context = Context(transaction)
+    if transaction.epoch is not None:
+        rows = yield READ_EPOCH, ()
+        if rows[0][0] != transaction.epoch:
+            raise Stale
     yield from _lock_in_order(transaction)
     outcomes: list[Outcome] = []
     for index, operation in enumerate(transaction.operations):
@@ -114,7 +132,7 @@ def _record(context: Context, outcomes: list[Outcome]) -> Steps[Receipt]:
                 number,
                 context.at,
                 context.by,
-                KINDS[type(operation)],
+                change.kind or KINDS[type(operation)],
                 result.subject,
                 result.version,
                 encode(change.data),

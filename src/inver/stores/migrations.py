@@ -5,7 +5,7 @@ A released migration is never edited; a change is a new entry at the end.
 
 from __future__ import annotations
 
-from inver.domain.principals import SYSTEM
+from inver.domain.principals import ADMIN, ADMINS, BUILT_IN
 from inver.errors import Broken
 from inver.stores.sql import Steps
 
@@ -18,13 +18,30 @@ _FIRST = (
     """CREATE TABLE events (
         seq {int} PRIMARY KEY, txn {int} NOT NULL, at {int} NOT NULL, by_id {key} NOT NULL,
         kind {key} NOT NULL, subject {key} NOT NULL, version {int}, data {bytes} NOT NULL)""",
+    # Grows with every change of what somebody may do. A decision names the number it was made under.
+    "CREATE TABLE access_epoch (id {int} PRIMARY KEY, epoch {int} NOT NULL)",
+    "INSERT INTO access_epoch VALUES (1, 1)",
     """CREATE TABLE principals (
         id {key} PRIMARY KEY, name TEXT NOT NULL, name_key {key} NOT NULL UNIQUE, kind {key} NOT NULL,
-        disabled {int} NOT NULL, created_at {int} NOT NULL, created_by {key} NOT NULL)""",
+        disabled {int} NOT NULL, comment TEXT, etag {int} NOT NULL,
+        created_at {int} NOT NULL, created_by {key} NOT NULL)""",
+    """CREATE TABLE members (
+        group_id {key} NOT NULL, member_id {key} NOT NULL, PRIMARY KEY (group_id, member_id))""",
+    "CREATE INDEX members_member ON members (member_id)",
     """CREATE TABLE tokens (
         id {key} PRIMARY KEY, principal_id {key} NOT NULL, hash {key} NOT NULL, label TEXT NOT NULL,
-        created_at {int} NOT NULL, expires_at {int}, revoked_at {int}, last_used_at {int})""",
+        scope {key} NOT NULL, created_at {int} NOT NULL, created_by {key} NOT NULL,
+        expires_at {int}, revoked_at {int}, last_used_at {int})""",
     "CREATE INDEX tokens_principal ON tokens (principal_id)",
+    """CREATE TABLE secrets (
+        id {key} PRIMARY KEY, principal_id {key} NOT NULL, hash {key} NOT NULL, label TEXT NOT NULL,
+        created_at {int} NOT NULL, created_by {key} NOT NULL, expires_at {int}, revoked_at {int})""",
+    "CREATE INDEX secrets_principal ON secrets (principal_id)",
+    """CREATE TABLE grants (
+        securable_id {key} NOT NULL, principal_id {key} NOT NULL, privilege {key} NOT NULL,
+        kind {key} NOT NULL, granted_at {int} NOT NULL, granted_by {key} NOT NULL,
+        PRIMARY KEY (securable_id, principal_id, privilege))""",
+    "CREATE INDEX grants_principal ON grants (principal_id, securable_id)",
     """CREATE TABLE catalogs (
         id {key} PRIMARY KEY, name TEXT NOT NULL, name_key {key} NOT NULL UNIQUE, comment TEXT,
         properties {bytes} NOT NULL, storage_root TEXT, owner {key} NOT NULL, etag {int} NOT NULL,
@@ -44,13 +61,18 @@ _FIRST = (
         state {key} NOT NULL, location TEXT NOT NULL, location_key {key} NOT NULL,
         version {int} NOT NULL, etag {int} NOT NULL, head {bytes}, owner {key} NOT NULL,
         created_at {int} NOT NULL, created_by {key} NOT NULL,
-        updated_at {int} NOT NULL, updated_by {key} NOT NULL, dropped_at {int}) {roomy}""",
+        updated_at {int} NOT NULL, updated_by {key} NOT NULL, dropped_at {int},
+        published {int} NOT NULL) {roomy}""",
     """CREATE UNIQUE INDEX tables_name ON tables (schema_id, name_key)
         WHERE state IN ('live', 'declared')""",
     "CREATE INDEX tables_location ON tables (location_key) WHERE state <> 'purged'",
     "CREATE INDEX tables_dropped ON tables (schema_id, dropped_at) WHERE state = 'dropped'",
     """CREATE TABLE details (
         table_id {key} PRIMARY KEY, comment TEXT, properties {bytes} NOT NULL, columns {bytes} NOT NULL)""",
+    # Names of columns, kept apart from the definition so that they can be searched.
+    """CREATE TABLE columns (
+        table_id {key} NOT NULL, position {int} NOT NULL, name TEXT NOT NULL, name_key {key} NOT NULL,
+        PRIMARY KEY (table_id, position))""",
     """CREATE TABLE branches (
         table_id {key} NOT NULL, name {key} NOT NULL, version {int} NOT NULL,
         PRIMARY KEY (table_id, name))""",
@@ -58,8 +80,11 @@ _FIRST = (
         table_id {key} NOT NULL, branch {key} NOT NULL, version {int} NOT NULL, at {int} NOT NULL,
         by_id {key} NOT NULL, operation TEXT NOT NULL, token {key} NOT NULL, txn {int} NOT NULL,
         payload {bytes} NOT NULL, counts {bytes}, PRIMARY KEY (table_id, branch, version)) {clustered}""",
+    """CREATE TABLE reports (
+        table_id {key} NOT NULL, version {int} NOT NULL, at {int} NOT NULL, by_id {key} NOT NULL,
+        body {bytes} NOT NULL, PRIMARY KEY (table_id, version))""",
     """CREATE TABLE cursors (
-        name {key} PRIMARY KEY, value TEXT NOT NULL, txn {int} NOT NULL,
+        name {key} PRIMARY KEY, value TEXT NOT NULL,
         updated_at {int} NOT NULL, updated_by {key} NOT NULL)""",
     """CREATE TABLE idempotency (
         scope {key} NOT NULL, key {key} NOT NULL, principal {key} NOT NULL, fingerprint {key} NOT NULL,
@@ -70,8 +95,13 @@ _FIRST = (
         state {key} NOT NULL, not_before {int} NOT NULL, lease_until {int} NOT NULL, leased_by {key},
         attempts {int} NOT NULL, last_error TEXT, created_at {int} NOT NULL)""",
     "CREATE INDEX work_due ON work (not_before) WHERE state = 'waiting'",
-    "INSERT INTO principals VALUES "
-    f"('{SYSTEM.id}', '{SYSTEM.name}', '{SYSTEM.name}', '{SYSTEM.kind}', 0, 0, '{SYSTEM.id}')",
+    "CREATE INDEX tables_owner ON tables (owner, schema_id, name_key)",
+    *(
+        "INSERT INTO principals VALUES "
+        f"('{who.id}', '{who.name}', '{who.name}', '{who.kind}', 0, NULL, 1, 0, '{who.id}')"
+        for who in BUILT_IN
+    ),
+    f"INSERT INTO members VALUES ('{ADMINS.id}', '{ADMIN.id}')",
 )
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST,)

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from inver import failpoints
 from inver.domain.ledger import Receipt, Transaction, Winner
-from inver.errors import Broken, InverError, OutcomeUnknown, Overloaded, Unavailable
+from inver.errors import Broken, InverError, OutcomeUnknown, Overloaded, Stale, Unavailable
 from inver.stores import batch as batches
 from inver.stores import journal, migrations, reads
 from inver.stores.base import SqlStore, Waiters
 from inver.stores.batch import Waiting
+from inver.stores.epoch import READ_EPOCH
 from inver.stores.sql import Row, Steps, UniqueViolation, postgres_text
 from inver.stores.versions import is_plain
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 QUEUE_LIMIT = 1_024
-LATEST_LIMIT = 16_384
 CONNECTIONS = 4
 TRIES = 5
 POLL_S = 0.1
@@ -50,9 +50,9 @@ class PostgresStore(SqlStore):
         self._waiters = Waiters()
         self._poller: asyncio.Task[None] | None = None
         self._seen = 0
-        # The newest commit that we know of per table. Versions only grow, so it may refuse a
-        # request without asking the database; it never accepts one.
-        self._latest: dict[str, Winner] = {}
+        self._epoch = 0
+        self._epoch_waiters: list[asyncio.Future[int]] = []
+        self._epoch_reader: asyncio.Task[None] | None = None
         self._idle: asyncio.LifoQueue[asyncpg.Connection | None] = asyncio.LifoQueue()
         self._writer: asyncpg.Connection | None = None
 
@@ -73,6 +73,7 @@ class PostgresStore(SqlStore):
             raise
         for _ in range(CONNECTIONS):
             store._idle.put_nowait(None)
+        store._epoch = await store._writer.fetchval(READ_EPOCH)
         return store
 
     async def close(self) -> None:
@@ -82,13 +83,43 @@ class PostgresStore(SqlStore):
             await asyncio.sleep(0.005)
         if self._poller is not None:
             self._poller.cancel()
-        self._waiters.wake()
+        self._waiters.close()
         if self._writer is not None:
             await self._writer.close()
         for _ in range(CONNECTIONS):
             connection = await self._idle.get()
             if connection is not None:
                 await connection.close()
+
+    @property
+    def known_epoch(self) -> int:
+        return self._epoch
+
+    def epoch(self) -> asyncio.Future[int]:
+        """One query answers everybody who asked before it was sent."""
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._epoch_waiters.append(future)
+        if self._epoch_reader is None:
+            self._epoch_reader = asyncio.ensure_future(self._read_epochs())
+        return future
+
+    async def _read_epochs(self) -> None:
+        try:
+            while self._epoch_waiters:
+                waiters, self._epoch_waiters = self._epoch_waiters, []
+                try:
+                    async with self._connection() as connection:
+                        epoch = self._epoch = await connection.fetchval(READ_EPOCH)
+                except Exception as error:
+                    for waiter in waiters:
+                        if not waiter.done():
+                            waiter.set_exception(error)
+                    continue
+                for waiter in waiters:
+                    if not waiter.done():
+                        waiter.set_result(epoch)
+        finally:
+            self._epoch_reader = None
 
     @property
     def queued(self) -> int:
@@ -103,10 +134,6 @@ class PostgresStore(SqlStore):
             return asyncio.ensure_future(self._decide_alone(transaction))
         future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         item = Waiting(transaction, future)
-        known = self._latest.get(item.appends[0].table_id) if len(item.appends) == 1 else None
-        if known is not None and known.version == item.appends[0].version:
-            _settle(item, batches.rival_verdict(item, known))
-            return future
         self._queue.append(item)
         if self._flushing is None:
             self._flushing = asyncio.ensure_future(self._flush())
@@ -116,19 +143,19 @@ class PostgresStore(SqlStore):
         async with self._connection() as connection:
             return await self._drive(connection, steps)
 
-    async def write(self, steps: Steps[T]) -> T:
-        async with self._connection() as connection:
-            return await self._transact(connection, steps)
+    async def write(self, steps: Callable[[], Steps[T]]) -> T:
+        for _ in range(TRIES):
+            async with self._connection() as connection:
+                try:
+                    return await self._transact(connection, steps())
+                except _TryAgain:
+                    continue
+        raise Unavailable("the tables are too busy; send the request again")
 
-    async def wait_for_event(self, after: int, timeout_s: float) -> bool:
-        last = await self.last_event()
-        if last > after:
-            return True
+    def _look_out(self, last: int) -> None:
         self._seen = max(self._seen, last)
         if self._poller is None:
             self._poller = asyncio.ensure_future(self._poll())
-        await self._waiters.wait(timeout_s)
-        return not self._closing and await self.last_event() > after
 
     # --- batches ---
 
@@ -154,24 +181,32 @@ class PostgresStore(SqlStore):
         rows = await self._fetch(connection, batches.DECIDE, batches.parameters(batch))
         failpoints.hit("committed_before_answer")
         won = {row[0]: row for row in rows}
+        self._epoch = won.pop(-1)[1]
         losers: list[Waiting] = []
         for group, item in enumerate(batch):
             row = won.get(group)
             if row is None:
-                losers.append(item)
-                losers.extend(item.rivals)
-                item.rivals = []
+                item.rivals, rivals = [], item.rivals
+                for each in (item, *rivals):
+                    stale = self._current(each)
+                    if stale is not None:
+                        _settle(each, stale)
+                    else:
+                        losers.append(each)
                 continue
             _settle(item, batches.receipt(item, row[1], row[2]))
-            self._remember(item, row[1], row[2])
             for rival in item.rivals:
                 op = item.appends[0]
                 winner = Winner(op.version, op.token, row[1], row[2], item.transaction.by)
-                _settle(rival, batches.rival_verdict(rival, winner))
+                _settle(rival, self._current(rival) or batches.rival_verdict(rival, winner))
         if losers:
             await self._judge(connection, losers)
         if won:
             self._waiters.wake()
+
+    def _current(self, item: Waiting) -> Stale | None:
+        """Stale when the grants under which a transaction was allowed have changed since."""
+        return None if item.transaction.epoch in (None, self._epoch) else Stale()
 
     async def _judge(self, connection: asyncpg.Connection, losers: list[Waiting]) -> None:
         asked = [(op.table_id, op.version) for item in losers for op in item.appends]
@@ -191,26 +226,14 @@ class PostgresStore(SqlStore):
             else:
                 _settle(item, Unavailable("the table is too busy; send the request again"))
 
-    def _remember(self, item: Waiting, number: int, at: int) -> None:
-        if len(self._latest) > LATEST_LIMIT:
-            self._latest.clear()
-        for op in item.appends:
-            self._latest[op.table_id] = Winner(op.version, op.token, number, at, item.transaction.by)
-
     # --- one transaction at a time ---
 
     async def _decide_alone(self, transaction: Transaction) -> Receipt:
         self._running += 1
         try:
-            for _ in range(TRIES):
-                async with self._connection() as connection:
-                    try:
-                        receipt = await self._transact(connection, journal.decide(transaction))
-                    except _TryAgain:
-                        continue
-                self._waiters.wake()
-                return receipt
-            raise Unavailable("the tables are too busy; send the request again")
+            receipt = await self.write(lambda: journal.decide(transaction))
+            self._waiters.wake()
+            return receipt
         finally:
             self._running -= 1
 

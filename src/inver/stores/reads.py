@@ -21,12 +21,13 @@ _SCHEMA = (
     "id, catalog_id, parent_id, name, path, comment, properties, storage_root, owner, etag, "
     "created_at, created_by, updated_at, updated_by"
 )
-_TABLE = (
+TABLE_COLUMNS = (
     "t.id, t.catalog_id, t.schema_id, t.name, t.format, t.kind, t.state, t.location, t.version, t.etag, "
-    "t.head, t.owner, t.created_at, t.created_by, t.updated_at, t.updated_by, t.dropped_at"
+    "t.head, t.owner, t.created_at, t.created_by, t.updated_at, t.updated_by, t.dropped_at, "
+    "t.published"
 )
 _EVENT = "seq, txn, at, by_id, kind, subject, version, data"
-_COMMIT = "version, at, by_id, operation, token, txn, payload, counts"
+COMMIT_COLUMNS = "version, at, by_id, operation, token, txn, payload, counts"
 
 
 def catalog_of(row: Row) -> Catalog:
@@ -83,6 +84,20 @@ def table_of(row: Row) -> Table:
         updated_at=row[14],
         updated_by=row[15],
         dropped_at=row[16],
+        published=row[17],
+    )
+
+
+def commit_of(row: Row) -> Commit:
+    return Commit(
+        version=row[0],
+        at=row[1],
+        by=row[2],
+        operation=row[3],
+        token=row[4],
+        transaction=row[5],
+        payload=bytes(row[6]),
+        counts=None if row[7] is None else bytes(row[7]),
     )
 
 
@@ -131,13 +146,13 @@ def schemas_after(parent_id: str, name_key: str, limit: int) -> Steps[list[Schem
 
 
 def table_by_id(table_id: str) -> Steps[Table | None]:
-    rows = yield f"SELECT {_TABLE} FROM tables t WHERE t.id = ?1", (table_id,)
+    rows = yield f"SELECT {TABLE_COLUMNS} FROM tables t WHERE t.id = ?1", (table_id,)
     return table_of(rows[0]) if rows else None
 
 
 def table_by_key(catalog_key: str, path_key: str, name_key: str) -> Steps[Table | None]:
     rows = yield (
-        f"""SELECT {_TABLE} FROM tables t JOIN schemas s ON s.id = t.schema_id
+        f"""SELECT {TABLE_COLUMNS} FROM tables t JOIN schemas s ON s.id = t.schema_id
             JOIN catalogs c ON c.id = s.catalog_id
             WHERE c.name_key = ?1 AND s.path_key = ?2 AND t.name_key = ?3
             AND t.state IN ('live', 'declared')""",
@@ -148,7 +163,7 @@ def table_by_key(catalog_key: str, path_key: str, name_key: str) -> Steps[Table 
 
 def tables_after(schema_id: str, name_key: str, limit: int) -> Steps[list[Table]]:
     rows = yield (
-        f"""SELECT {_TABLE} FROM tables t WHERE t.schema_id = ?1 AND t.name_key > ?2
+        f"""SELECT {TABLE_COLUMNS} FROM tables t WHERE t.schema_id = ?1 AND t.name_key > ?2
             AND t.state IN ('live', 'declared') ORDER BY t.name_key LIMIT ?3""",
         (schema_id, name_key, limit),
     )
@@ -157,7 +172,7 @@ def tables_after(schema_id: str, name_key: str, limit: int) -> Steps[list[Table]
 
 def dropped_tables(schema_id: str, limit: int) -> Steps[list[Table]]:
     rows = yield (
-        f"""SELECT {_TABLE} FROM tables t WHERE t.schema_id = ?1 AND t.state = 'dropped'
+        f"""SELECT {TABLE_COLUMNS} FROM tables t WHERE t.schema_id = ?1 AND t.state = 'dropped'
             ORDER BY t.dropped_at DESC LIMIT ?2""",
         (schema_id, limit),
     )
@@ -185,23 +200,11 @@ def full_name(table_id: str) -> Steps[tuple[str, ...] | None]:
 def commits(table_id: str, branch: str, first: int, last: int, limit: int) -> Steps[list[Commit]]:
     """Newest first, `first` and `last` included."""
     rows = yield (
-        f"""SELECT {_COMMIT} FROM commits WHERE table_id = ?1 AND branch = ?2
+        f"""SELECT {COMMIT_COLUMNS} FROM commits WHERE table_id = ?1 AND branch = ?2
             AND version >= ?3 AND version <= ?4 ORDER BY version DESC LIMIT ?5""",
         (table_id, branch, first, last, limit),
     )
-    return [
-        Commit(
-            version=row[0],
-            at=row[1],
-            by=row[2],
-            operation=row[3],
-            token=row[4],
-            transaction=row[5],
-            payload=bytes(row[6]),
-            counts=None if row[7] is None else bytes(row[7]),
-        )
-        for row in rows
-    ]
+    return [commit_of(row) for row in rows]
 
 
 def cursor(name: str) -> Steps[str | None]:
@@ -237,16 +240,6 @@ def key_record(scope: str, key: str) -> Steps[KeyRecord | None]:
         return None
     principal, fingerprint, txn, at, outcome = rows[0]
     return KeyRecord(KeyedRequest(scope, key, principal, fingerprint), txn, at, bytes(outcome))
-
-
-def token_row(token_id: str) -> Steps[Row | None]:
-    """(hash, expires_at, revoked_at, principal id, name, kind, disabled) of a token."""
-    rows = yield (
-        """SELECT k.hash, k.expires_at, k.revoked_at, p.id, p.name, p.kind, p.disabled
-           FROM tokens k JOIN principals p ON p.id = k.principal_id WHERE k.id = ?1""",
-        (token_id,),
-    )
-    return rows[0] if rows else None
 
 
 def work_of(row: Row) -> WorkItem:

@@ -7,11 +7,13 @@ from typing import Any
 import msgspec
 
 from inver.domain import ledger
+from inver.domain.events import STAGED
 from inver.domain.ledger import Result
 from inver.domain.names import name_key
 from inver.domain.tables import NAMED, State, TableKind, require_transition
 from inver.errors import AlreadyExists, NotFound
 from inver.stores.deciding import Change, Context, Noop, Outcome, collect, encode, require_etag, update_row
+from inver.stores.epoch import BUMP_EPOCH
 from inver.stores.sql import Row, Steps, UniqueViolation
 
 _LOCKED = "id, state, version, etag, schema_id, name, catalog_id, location_key"
@@ -40,7 +42,7 @@ def create_table(context: Context, op: ledger.CreateTable) -> Steps[Outcome]:
     try:
         yield (
             """INSERT INTO tables VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, 1, ?12,
-               ?13, ?14, ?13, ?14, ?13, NULL)""",
+               ?13, ?14, ?13, ?14, ?13, NULL, ?11)""",
             (
                 op.id,
                 rows[0][0],
@@ -64,8 +66,11 @@ def create_table(context: Context, op: ledger.CreateTable) -> Steps[Outcome]:
         "INSERT INTO details VALUES (?1, ?2, ?3, ?4)",
         (op.id, op.comment, encode(op.properties), op.columns),
     )
+    yield from _insert_columns(op.id, op.column_names)
     return Change(
-        Result(op.id, op.version), {"name": op.name, "schema_id": op.schema_id, "format": op.format}
+        Result(op.id, op.version),
+        {"name": op.name, "schema_id": op.schema_id, "format": op.format},
+        STAGED if op.state is State.STAGED else None,
     )
 
 
@@ -93,16 +98,34 @@ def _require_free_location(op: ledger.CreateTable) -> Steps[None]:
         raise AlreadyExists("the location overlaps the location of another table", kind="location")
 
 
+def _insert_columns(table_id: str, names: tuple[str, ...]) -> Steps[None]:
+    for position, name in enumerate(names):
+        yield "INSERT INTO columns VALUES (?1, ?2, ?3, ?4)", (table_id, position, name, name_key(name))
+
+
 def alter_table(context: Context, op: ledger.AlterTable) -> Steps[Outcome]:
     row = yield from lock_named(context, op.table_id, op.expect_etag)
+    changed = yield from define(op.table_id, op)
+    owner = {}
+    if op.owner is not msgspec.UNSET:
+        owner = {"owner": op.owner}
+        yield BUMP_EPOCH, ()
+    state = {} if op.head is msgspec.UNSET else {"head": op.head}
+    yield from update_row("tables", op.table_id, {**owner, **state}, context)
+    return Change(Result(op.table_id, row[2]), {"changed": sorted({*changed, *owner})})
+
+
+def define(table_id: str, op: ledger.AlterTable | ledger.Definition) -> Steps[list[str]]:
+    """Write the parts of a definition that are given; returns their names."""
     sets: dict[str, Any] = {}
     collect(sets, op, ("comment", "columns"))
     if sets:
         columns = ", ".join(f"{name} = ?{index}" for index, name in enumerate(sets, start=2))
-        yield f"UPDATE details SET {columns} WHERE table_id = ?1", (op.table_id, *sets.values())
-    owner = {} if op.owner is msgspec.UNSET else {"owner": op.owner}
-    yield from update_row("tables", op.table_id, owner, context)
-    return Change(Result(op.table_id, row[2]), {"changed": sorted({*sets, *owner})})
+        yield f"UPDATE details SET {columns} WHERE table_id = ?1", (table_id, *sets.values())
+    if op.columns is not msgspec.UNSET:
+        yield "DELETE FROM columns WHERE table_id = ?1", (table_id,)
+        yield from _insert_columns(table_id, op.column_names)
+    return list(sets)
 
 
 def rename_table(context: Context, op: ledger.RenameTable) -> Steps[Outcome]:
@@ -122,6 +145,8 @@ def rename_table(context: Context, op: ledger.RenameTable) -> Steps[Outcome]:
         yield from update_row("tables", op.table_id, sets, context)
     except UniqueViolation:
         raise AlreadyExists(f"table {op.name!r} already exists", kind="table") from None
+    # What the table inherits changes with its place.
+    yield BUMP_EPOCH, ()
     return Change(
         Result(op.table_id, row[2]),
         {"name": op.name, "schema_id": op.schema_id, "old_name": row[5], "old_schema_id": row[4]},
@@ -166,6 +191,8 @@ def purge_table(context: Context, op: ledger.PurgeTable) -> Steps[Outcome]:
     if row[1] == State.PURGED:
         return Noop(Result(op.table_id, row[2]))
     yield from _set_state(context, row, State.PURGED, {})
+    yield "DELETE FROM grants WHERE securable_id = ?1", (op.table_id,)
+    yield "DELETE FROM columns WHERE table_id = ?1", (op.table_id,)
     return Change(Result(op.table_id, row[2]), {"name": row[5]})
 
 

@@ -14,6 +14,7 @@ Statements use `?1`, `?2`, ... and these marks:
     {bytes}     the type of raw bytes
     {int}       64-bit integers; on SQLite the spelling that makes a primary key the row's own place
     {clustered} keep the rows in the order of their primary key, where the dialect can
+    {now_ms}    the database's own time, in milliseconds since the epoch
     {roomy}     leave room on the page for the next version of a row that changes often
 """
 
@@ -41,6 +42,7 @@ _SQLITE = {
     "{int}": "INTEGER",
     "{clustered}": "WITHOUT ROWID",
     "{roomy}": "",
+    "{now_ms}": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
 }
 _POSTGRES = {
     "{update}": "FOR UPDATE",
@@ -53,6 +55,7 @@ _POSTGRES = {
     "{int}": "BIGINT",
     "{clustered}": "",
     "{roomy}": "WITH (fillfactor = 70)",
+    "{now_ms}": "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)",
 }
 _MARK = re.compile(r"\{[a-z_]+\}")
 _PARAMETER = re.compile(r"\?(\d+)")

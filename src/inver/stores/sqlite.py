@@ -24,9 +24,10 @@ from typing import Any, TypeVar
 from inver import failpoints
 from inver.domain.events import COMMITTED
 from inver.domain.ledger import Append, Receipt, Result, Transaction
-from inver.errors import Broken, OutcomeUnknown, Overloaded, Refused, Unavailable
+from inver.errors import Broken, OutcomeUnknown, Overloaded, Refused, Stale, Unavailable
 from inver.stores import journal, migrations
 from inver.stores.base import SqlStore, Waiters
+from inver.stores.epoch import BUMP_EPOCH, READ_EPOCH
 from inver.stores.sql import Row, Steps, UniqueViolation, sqlite_text
 from inver.stores.versions import event_data, is_plain
 
@@ -83,6 +84,7 @@ class SqliteStore(SqlStore):
         self._waiters = Waiters()
         self._commits: thread_queue.SimpleQueue[list[_Item] | None] = thread_queue.SimpleQueue()
         self._seq = self._saved_seq = 0
+        self._epoch = self._saved_epoch = 0
         self._at = 0
 
     @classmethod
@@ -110,7 +112,7 @@ class SqliteStore(SqlStore):
             await asyncio.sleep(0.005)
         self._commits.put(None)
         await asyncio.to_thread(self._thread.join)
-        self._waiters.wake()
+        self._waiters.close()
         self._reader.close()
         self._writer.close()
         os.close(self._lock)
@@ -122,19 +124,20 @@ class SqliteStore(SqlStore):
         self._submit(_Item(future, steps, len(transaction.operations), plain))
         return future
 
-    async def write(self, steps: Steps[T]) -> T:
+    async def write(self, steps: Callable[[], Steps[T]]) -> T:
         future: asyncio.Future[T] = self._loop.create_future()
-        self._submit(_Item(future, lambda: steps))
+        self._submit(_Item(future, steps))
         return await future
 
     async def read(self, steps: Steps[T]) -> T:
         return self._drive(self._reader, steps)
 
-    async def wait_for_event(self, after: int, timeout_s: float) -> bool:
-        if await self.last_event() > after:
-            return True
-        await self._waiters.wait(timeout_s)
-        return not self._closing and await self.last_event() > after
+    @property
+    def known_epoch(self) -> int:
+        return self._epoch
+
+    async def epoch(self) -> int:
+        return self._epoch
 
     @property
     def queued(self) -> int:
@@ -211,6 +214,9 @@ class SqliteStore(SqlStore):
         assert transaction is not None
         op = transaction.operations[0]
         assert isinstance(op, Append)
+        if transaction.epoch is not None and transaction.epoch != self._epoch:
+            item.outcome = Stale()
+            return True
         at = transaction.at
         if at < self._at:
             at = self._at
@@ -234,7 +240,7 @@ class SqliteStore(SqlStore):
 
     def _run(self, item: _Item) -> None:
         execute = self._writer.execute
-        seq = self._seq
+        seq, epoch = self._seq, self._epoch
         execute("SAVEPOINT item")
         try:
             item.outcome = self._drive(self._writer, item.steps())
@@ -242,7 +248,7 @@ class SqliteStore(SqlStore):
             raise
         except Exception as error:
             item.outcome = error
-            self._seq = seq
+            self._seq, self._epoch = seq, epoch
             execute("ROLLBACK TO item")
         execute("RELEASE item")
 
@@ -290,11 +296,11 @@ class SqliteStore(SqlStore):
     # --- transactions and sequence numbers ---
 
     def _begin(self) -> None:
-        self._saved_seq = self._seq
+        self._saved_seq, self._saved_epoch = self._seq, self._epoch
         self._writer.execute("BEGIN IMMEDIATE")
 
     def _rollback(self) -> None:
-        self._seq = self._saved_seq
+        self._seq, self._epoch = self._saved_seq, self._saved_epoch
         if self._writer.in_transaction:
             self._writer.execute("ROLLBACK")
 
@@ -306,6 +312,7 @@ class SqliteStore(SqlStore):
         self._seq = self._writer.execute("SELECT seq FROM event_head WHERE id = 1").fetchone()[0]
         last = self._writer.execute("SELECT at FROM events WHERE seq = ?1", (self._seq,)).fetchone()
         self._at = last[0] if last else 0
+        self._epoch = self._writer.execute(READ_EPOCH).fetchone()[0]
 
     # --- driving SQL ---
 
@@ -323,6 +330,9 @@ class SqliteStore(SqlStore):
                         # The writer is alone, so the number lives in memory and is saved once a batch.
                         self._seq += parameters[0]
                         rows = [(self._seq,)]
+                    elif sql is BUMP_EPOCH:
+                        rows = execute(text).fetchall()
+                        self._epoch = rows[0][0]
                     else:
                         rows = execute(text, parameters).fetchall() if text else []
                 except sqlite3.IntegrityError as error:

@@ -8,9 +8,11 @@ import msgspec
 
 from inver.domain import ledger
 from inver.domain.ledger import Reason, Result, Winner
-from inver.errors import Conflict, Invalid, NotFound
-from inver.stores.deciding import Change, Context, Outcome, Pending, conflict, encode
-from inver.stores.relations import lock_named
+from inver.domain.names import name_key
+from inver.domain.tables import State
+from inver.errors import AlreadyExists, Conflict, Invalid, NotFound
+from inver.stores.deciding import Change, Context, Outcome, Pending, conflict, encode, update_row
+from inver.stores.relations import define, lock_named, lock_table
 from inver.stores.sql import Steps, UniqueViolation
 
 STANDING = """SELECT version, token, txn, at, by_id FROM commits
@@ -33,8 +35,37 @@ def append(context: Context, op: ledger.Append) -> Steps[Outcome]:
         at = moved[0][0]
     else:
         at = context.at
+    if op.definition is not None:
+        yield from define(op.table_id, op.definition)
+        yield "UPDATE tables SET etag = etag + 1 WHERE id = ?1", (op.table_id,)
     context.appended.append(Pending(op, at))
     return Change(Result(op.table_id, op.version), commit_data(op))
+
+
+def finish_table(context: Context, op: ledger.FinishTable) -> Steps[Outcome]:
+    rows = yield "SELECT catalog_id FROM schemas WHERE id = ?1 {share}", (op.schema_id,)
+    if not rows:
+        raise NotFound("the schema does not exist", kind="schema")
+    row = yield from lock_table(op.table_id)
+    if row[1] != State.STAGED:
+        raise AlreadyExists(f"the staged table {op.table_id} is finished already", kind="table")
+    sets = {
+        "catalog_id": rows[0][0],
+        "schema_id": op.schema_id,
+        "name": op.name,
+        "name_key": name_key(op.name),
+        "state": State.LIVE,
+        "version": op.first.version,
+        "published": op.first.version,
+        "head": op.first.head,
+    }
+    try:
+        yield from update_row("tables", op.table_id, sets, context)
+    except UniqueViolation:
+        raise AlreadyExists(f"table {op.name!r} already exists", kind="table") from None
+    yield from define(op.table_id, op.definition)
+    context.appended.append(Pending(op.first, context.at))
+    return Change(Result(op.table_id, op.first.version), {"name": op.name, "schema_id": op.schema_id})
 
 
 def commit_data(op: ledger.Append) -> dict[str, Any]:
@@ -55,7 +86,11 @@ def is_plain(transaction: ledger.Transaction) -> bool:
     if transaction.keyed is not None or transaction.work:
         return False
     return all(
-        type(op) is ledger.Append and not op.branch and op.head is None and op.expect_etag is None
+        type(op) is ledger.Append
+        and not op.branch
+        and op.head is None
+        and op.definition is None
+        and op.expect_etag is None
         for op in transaction.operations
     )
 

@@ -1,0 +1,130 @@
+"""The command line: `inver <noun> <verb>`.
+
+Exit status: 0 done, 1 refused, 2 wrong usage, 3 not found, 4 conflict, 5 unreachable or in doubt.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from inver import __version__
+from inver.cli import (
+    catalog,
+    completion,
+    config,
+    demo,
+    doctor,
+    event,
+    grant,
+    group,
+    migrate,
+    principal,
+    schema,
+    search,
+    serve,
+    table,
+    token,
+    transaction,
+)
+from inver.cli.options import examples
+from inver.errors import (
+    AlreadyExists,
+    Conflict,
+    InverError,
+    NotEmpty,
+    NotFound,
+    OutcomeUnknown,
+    PreconditionFailed,
+    Unavailable,
+)
+
+COMMANDS = (
+    serve,
+    migrate,
+    demo,
+    catalog,
+    schema,
+    table,
+    principal,
+    group,
+    token,
+    grant,
+    transaction,
+    event,
+    search,
+    config,
+    doctor,
+    completion,
+)
+REFUSED = 1
+_STATUS: tuple[tuple[tuple[type[InverError], ...], int], ...] = (
+    ((NotFound,), 3),
+    ((Conflict, AlreadyExists, NotEmpty, PreconditionFailed), 4),
+    ((Unavailable, OutcomeUnknown), 5),
+)
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog="inver",
+        description="One catalog for Delta, Iceberg and Lance tables.",
+        epilog=examples("inver catalog list", "inver table show main.sales.orders"),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    top.add_argument("--version", action="version", version=f"inver {__version__}")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        command.add(commands)
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = parser().parse_args(argv)
+    try:
+        code: int = arguments.run(arguments)
+        sys.stdout.flush()
+    except InverError as error:
+        if arguments.debug:
+            raise
+        report(error)
+        return status_of(error)
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; nothing may be written when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        if arguments.debug:
+            raise
+        print(f"inver: {type(error).__name__}: {error}\n  to see where: add --debug", file=sys.stderr)
+        return REFUSED
+    return code
+
+
+def status_of(error: InverError) -> int:
+    return next((status for kinds, status in _STATUS if isinstance(error, kinds)), REFUSED)
+
+
+def report(error: InverError) -> None:
+    """Cause, place and fix, for a person to read."""
+    from inver.cli.output import visible
+
+    lines = [f"inver: {error.message}"]
+    field = getattr(error, "field", None)
+    if field:
+        lines.append(f"  field: {field}")
+    for conflict in getattr(error, "conflicts", ()):
+        winner = getattr(conflict, "winner", None)
+        if winner is not None:
+            lines.append(f"  won by transaction {winner.transaction}, version {winner.version}")
+    if error.fix:
+        lines.append(f"  to fix: {error.fix}")
+    request_id = getattr(error, "request_id", None)
+    if request_id:
+        lines.append(f"  request: {request_id}")
+    print("\n".join(visible(line) for line in lines), file=sys.stderr)

@@ -1,0 +1,1 @@
+"""Readers of the files that table formats keep beside their data."""

@@ -1,0 +1,191 @@
+"""Catalogs and schemas on the wire."""
+
+from __future__ import annotations
+
+import msgspec
+
+from inver.protocols.http import Request, Response
+from inver.protocols.management import wire
+from inver.protocols.management.coding import (
+    caller,
+    decode,
+    if_match,
+    ok,
+    page_size,
+    page_start,
+    paged,
+    schema_path,
+)
+from inver.protocols.management.endpoint import PAGE, Endpoint, Param
+from inver.services.catalogs import Catalogs, Changes
+
+_create_catalog = msgspec.json.Decoder(wire.CreateCatalog).decode
+_create_schema = msgspec.json.Decoder(wire.CreateSchema).decode
+_alter = msgspec.json.Decoder(wire.AlterDescription).decode
+
+CATALOG = "/catalogs/{catalog}"
+SCHEMA = CATALOG + "/schemas/{schema}"
+
+
+class CatalogRoutes:
+    def __init__(self, catalogs: Catalogs) -> None:
+        self._catalogs = catalogs
+
+    def endpoints(self) -> list[Endpoint]:
+        parent = Param("parent", "List below this schema; nested names joined by U+001F.")
+        return [
+            Endpoint(
+                method="GET",
+                path="/catalogs",
+                handler=self.list_catalogs,
+                tag="catalogs",
+                summary="List the catalogs that the caller may see",
+                params=PAGE,
+                returns=wire.CatalogList,
+            ),
+            Endpoint(
+                method="POST",
+                path="/catalogs",
+                handler=self.create_catalog,
+                tag="catalogs",
+                summary="Create a catalog",
+                body=wire.CreateCatalog,
+                returns=wire.CatalogInfo,
+                status=201,
+            ),
+            Endpoint(
+                method="GET",
+                path=CATALOG,
+                handler=self.get_catalog,
+                tag="catalogs",
+                summary="Show a catalog",
+                returns=wire.CatalogInfo,
+            ),
+            Endpoint(
+                method="PATCH",
+                path=CATALOG,
+                handler=self.alter_catalog,
+                tag="catalogs",
+                summary="Change a catalog's comment, properties or owner",
+                body=wire.AlterDescription,
+                returns=wire.CatalogInfo,
+                etag=True,
+            ),
+            Endpoint(
+                method="DELETE",
+                path=CATALOG,
+                handler=self.drop_catalog,
+                tag="catalogs",
+                summary="Drop an empty catalog",
+                status=204,
+                etag=True,
+            ),
+            Endpoint(
+                method="GET",
+                path=CATALOG + "/schemas",
+                handler=self.list_schemas,
+                tag="schemas",
+                summary="List the schemas of a catalog, or of a schema",
+                params=(parent, *PAGE),
+                returns=wire.SchemaList,
+            ),
+            Endpoint(
+                method="POST",
+                path=CATALOG + "/schemas",
+                handler=self.create_schema,
+                tag="schemas",
+                summary="Create a schema",
+                body=wire.CreateSchema,
+                returns=wire.SchemaInfo,
+                status=201,
+            ),
+            Endpoint(
+                method="GET",
+                path=SCHEMA,
+                handler=self.get_schema,
+                tag="schemas",
+                summary="Show a schema",
+                returns=wire.SchemaInfo,
+            ),
+            Endpoint(
+                method="PATCH",
+                path=SCHEMA,
+                handler=self.alter_schema,
+                tag="schemas",
+                summary="Change a schema's comment, properties or owner",
+                body=wire.AlterDescription,
+                returns=wire.SchemaInfo,
+                etag=True,
+            ),
+            Endpoint(
+                method="DELETE",
+                path=SCHEMA,
+                handler=self.drop_schema,
+                tag="schemas",
+                summary="Drop an empty schema",
+                status=204,
+                etag=True,
+            ),
+        ]
+
+    async def list_catalogs(self, request: Request) -> Response:
+        limit = page_size(request)
+        found = await self._catalogs.page(caller(request), page_start(request), limit + 1)
+        shown, token = paged(found, limit)
+        return ok(wire.CatalogList([wire.CatalogInfo.of(item) for item in shown], token))
+
+    async def create_catalog(self, request: Request) -> Response:
+        body = decode(request, _create_catalog)
+        made = await self._catalogs.create(
+            caller(request), body.name, body.comment, body.properties, body.storage_root
+        )
+        return ok(wire.CatalogInfo.of(made), 201, made.etag)
+
+    async def get_catalog(self, request: Request) -> Response:
+        found = await self._catalogs.get(caller(request), request.args[0])
+        return ok(wire.CatalogInfo.of(found), etag=found.etag)
+
+    async def alter_catalog(self, request: Request) -> Response:
+        body = decode(request, _alter)
+        changes = Changes(body.comment, body.properties, body.owner)
+        changed = await self._catalogs.alter(caller(request), request.args[0], changes, if_match(request))
+        return ok(wire.CatalogInfo.of(changed), etag=changed.etag)
+
+    async def drop_catalog(self, request: Request) -> Response:
+        await self._catalogs.drop(caller(request), request.args[0], if_match(request))
+        return Response(204)
+
+    async def list_schemas(self, request: Request) -> Response:
+        limit = page_size(request)
+        parent = request.param("parent")
+        path = schema_path(parent) if parent else ()
+        found = await self._catalogs.schemas(
+            caller(request), request.args[0], path, page_start(request), limit + 1
+        )
+        shown, token = paged(found, limit)
+        return ok(wire.SchemaList([wire.SchemaInfo.of(item) for item in shown], token))
+
+    async def create_schema(self, request: Request) -> Response:
+        body = decode(request, _create_schema)
+        made = await self._catalogs.create_schema(
+            caller(request), request.args[0], body.path, body.comment, body.properties, body.storage_root
+        )
+        return ok(wire.SchemaInfo.of(made), 201, made.etag)
+
+    async def get_schema(self, request: Request) -> Response:
+        found = await self._catalogs.schema(caller(request), request.args[0], schema_path(request.args[1]))
+        return ok(wire.SchemaInfo.of(found), etag=found.etag)
+
+    async def alter_schema(self, request: Request) -> Response:
+        body = decode(request, _alter)
+        catalog, path = request.args[0], schema_path(request.args[1])
+        changes = Changes(body.comment, body.properties, body.owner)
+        changed = await self._catalogs.alter_schema(
+            caller(request), catalog, path, changes, if_match(request)
+        )
+        return ok(wire.SchemaInfo.of(changed), etag=changed.etag)
+
+    async def drop_schema(self, request: Request) -> Response:
+        catalog, path = request.args[0], schema_path(request.args[1])
+        await self._catalogs.drop_schema(caller(request), catalog, path, if_match(request))
+        return Response(204)

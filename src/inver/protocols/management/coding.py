@@ -1,0 +1,118 @@
+"""What the handlers of the management API share: decoding, encoding, paging, preconditions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from inver.errors import Invalid
+from inver.protocols.http import Request, Response
+from inver.services.context import Caller
+from inver.services.names import TableRef
+
+DEFAULT_PAGE = 100
+MAX_PAGE = 1_000
+SEPARATOR = "\x1f"
+
+T = TypeVar("T")
+encode = msgspec.json.encode
+
+
+def decode(request: Request, decoder: Callable[[bytes], T]) -> T:
+    try:
+        return decoder(request.body)
+    except msgspec.ValidationError as error:
+        message, _, place = str(error).partition(" - at `$")
+        raise Invalid(message, field=place.rstrip("`").lstrip(".") or "body") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Invalid(f"the body is not valid JSON: {error}", field="body") from None
+    except RecursionError:
+        raise Invalid("the JSON body is nested too deeply", field="body") from None
+
+
+def caller(request: Request) -> Caller:
+    assert request.principal is not None
+    keys = [value for name, value in request.headers if name == b"idempotency-key"]
+    if not keys:
+        return Caller(request.principal, request.request_id)
+    if len(keys) > 1:
+        raise Invalid("Idempotency-Key is given more than once", field="Idempotency-Key")
+    return Caller(request.principal, request.request_id, keys[0].decode("latin-1"))
+
+
+def ok(body: Any, status: int = 200, etag: int | None = None) -> Response:
+    headers = () if etag is None else ((b"ETag", b'"%d"' % etag),)
+    return Response(status, encode(body), headers=headers)
+
+
+def then(work: Awaitable[T], finish: Callable[[T], Response]) -> Awaitable[Response]:
+    """`finish` applied to the outcome; a future stays a future, so that no task is made for it."""
+    if not isinstance(work, asyncio.Future):
+        return _then(work, finish)
+    answer: asyncio.Future[Response] = work.get_loop().create_future()
+
+    def done(finished: asyncio.Future[T]) -> None:
+        error = finished.exception()
+        if answer.done():
+            return
+        if error is not None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(finish(finished.result()))
+
+    work.add_done_callback(done)
+    return answer
+
+
+async def _then(work: Awaitable[T], finish: Callable[[T], Response]) -> Response:
+    return finish(await work)
+
+
+def table_name(request: Request) -> TableRef:
+    catalog, schema, table = request.args
+    return TableRef(name=(catalog, *schema_path(schema), table))
+
+
+def schema_path(text: str) -> tuple[str, ...]:
+    """Names of nested schemas are joined with U+001F, which no name contains."""
+    return tuple(text.split(SEPARATOR))
+
+
+def if_match(request: Request) -> int | None:
+    value = request.header(b"if-match")
+    if value is None or value == b"*":
+        return None
+    digits = value.removeprefix(b"W/").strip(b'"')
+    if not digits.isdigit() or len(digits) > 18:
+        raise Invalid("If-Match is not an ETag of this server", field="If-Match")
+    return int(digits)
+
+
+def whole(text: str, field: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 19 and int(text) < 2**63):
+        raise Invalid(f"{field} must be a whole number from 0 to 2^63-1", field=field)
+    return int(text)
+
+
+def page_size(request: Request, name: str = "max_results", most: int = MAX_PAGE) -> int:
+    text = request.param(name)
+    if text is None:
+        return min(DEFAULT_PAGE, most)
+    size = whole(text, name)
+    if not 1 <= size <= most:
+        raise Invalid(f"{name} must be from 1 to {most}", field=name)
+    return size
+
+
+def page_start(request: Request) -> str:
+    return request.param("page_token") or ""
+
+
+def paged(found: list[Any], limit: int) -> tuple[list[Any], str | None]:
+    """The page and where the next one starts; one more than asked for was fetched to know."""
+    if len(found) <= limit:
+        return found, None
+    return found[:limit], found[limit - 1].name

@@ -1,0 +1,42 @@
+"""The examination on the wire."""
+
+from __future__ import annotations
+
+import msgspec
+
+from inver.protocols.http import Request, Response
+from inver.protocols.management.coding import caller, ok
+from inver.protocols.management.endpoint import Endpoint
+from inver.services.doctor import Check, Doctor, Status
+
+TIME_S = 120.0
+
+
+class Diagnosis(msgspec.Struct):
+    """`healthy` when no check failed."""
+
+    healthy: bool
+    checks: list[Check]
+
+
+class DoctorRoutes:
+    def __init__(self, doctor: Doctor) -> None:
+        self._doctor = doctor
+
+    def endpoints(self) -> list[Endpoint]:
+        return [
+            Endpoint(
+                method="GET",
+                path="/doctor",
+                handler=self.examine,
+                tag="server",
+                summary="Examine the database, the storage and the clock",
+                returns=Diagnosis,
+                timeout=TIME_S,
+            )
+        ]
+
+    async def examine(self, request: Request) -> Response:
+        checks = await self._doctor.examine(caller(request))
+        healthy = all(check.status is not Status.FAILED for check in checks)
+        return ok(Diagnosis(healthy, checks))

@@ -1,0 +1,478 @@
+"""The management API's own types: what a request may contain and what an answer does contain."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from inver.domain.events import Event, cloud_type
+from inver.domain.ledger import ConflictDetail, Counts, Receipt, Winner
+from inver.domain.securables import Catalog, Schema
+from inver.domain.tables import Format, State, Table, TableDetails, TableKind
+from inver.errors import Invalid
+from inver.ports import Commit
+from inver.services import transactions as ask
+from inver.services.names import TableRef
+
+Name = Annotated[str, Meta(min_length=1, max_length=255)]
+Text = Annotated[str, Meta(max_length=4_096)]
+Label = Annotated[str, Meta(min_length=1, max_length=255)]
+Long = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Path = Annotated[tuple[Name, ...], Meta(min_length=1, max_length=18)]
+Properties = Annotated[dict[Annotated[str, Meta(max_length=255)], Text], Meta(max_length=1_000)]
+_NOTHING = msgspec.Raw(b"{}")
+
+
+class Strict(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    pass
+
+
+# --- catalogs and schemas ---
+
+
+class CreateCatalog(Strict):
+    name: Name
+    comment: Text | None = None
+    properties: Properties = {}
+    storage_root: Text | None = None
+
+
+class CreateSchema(Strict):
+    """`path` names the new schema below its catalog; all but its last name must exist."""
+
+    path: Path
+    comment: Text | None = None
+    properties: Properties = {}
+    storage_root: Text | None = None
+
+
+class AlterDescription(Strict):
+    comment: Text | None | UnsetType = UNSET
+    properties: Properties | UnsetType = UNSET
+    owner: Name | UnsetType = UNSET
+
+
+class CatalogInfo(msgspec.Struct, kw_only=True):
+    id: str
+    name: str
+    comment: str | None
+    properties: dict[str, str]
+    storage_root: str | None
+    owner: str
+    created_at: int
+    created_by: str
+    updated_at: int
+    updated_by: str
+
+    @classmethod
+    def of(cls, catalog: Catalog) -> CatalogInfo:
+        return msgspec.convert(catalog, cls, from_attributes=True)
+
+
+class CatalogList(msgspec.Struct):
+    catalogs: list[CatalogInfo]
+    next_page_token: str | None
+
+
+class SchemaInfo(msgspec.Struct, kw_only=True):
+    id: str
+    catalog_id: str
+    name: str
+    path: list[str]
+    comment: str | None
+    properties: dict[str, str]
+    storage_root: str | None
+    owner: str
+    created_at: int
+    created_by: str
+    updated_at: int
+    updated_by: str
+
+    @classmethod
+    def of(cls, schema: Schema) -> SchemaInfo:
+        return msgspec.convert(schema, cls, from_attributes=True)
+
+
+class SchemaList(msgspec.Struct):
+    schemas: list[SchemaInfo]
+    next_page_token: str | None
+
+
+# --- tables ---
+
+
+class CreateTable(Strict):
+    name: Name
+    format: Format
+    kind: TableKind = TableKind.MANAGED
+    location: Text | None = None
+    version: Long = 0
+    comment: Text | None = None
+    properties: Properties = {}
+    columns: Annotated[list[dict[str, Any]], Meta(max_length=10_000)] = []
+
+    def intent(self, path: tuple[str, ...]) -> ask.CreateTable:
+        return ask.CreateTable(
+            name=(*path, self.name),
+            format=self.format,
+            kind=self.kind,
+            location=self.location,
+            version=self.version,
+            comment=self.comment,
+            properties=self.properties,
+            columns=msgspec.json.encode(self.columns),
+        )
+
+
+class AlterTable(Strict):
+    comment: Text | None | UnsetType = UNSET
+    properties: Properties | UnsetType = UNSET
+    columns: Annotated[list[dict[str, Any]], Meta(max_length=10_000)] | UnsetType = UNSET
+    owner: Name | UnsetType = UNSET
+
+
+class RenameTable(Strict):
+    to: Path
+
+
+class UndropTable(Strict):
+    to: Path | None = None
+
+
+class TableInfo(msgspec.Struct, kw_only=True, omit_defaults=True):
+    id: str
+    name: str
+    catalog_id: str
+    schema_id: str
+    format: Format
+    kind: TableKind
+    state: State
+    location: str
+    version: int
+    owner: str
+    created_at: int
+    created_by: str
+    updated_at: int
+    updated_by: str
+    dropped_at: int | None = None
+    full_name: list[str] | UnsetType = UNSET
+    comment: str | None | UnsetType = UNSET
+    properties: dict[str, str] | UnsetType = UNSET
+    columns: msgspec.Raw | UnsetType = UNSET
+
+    @classmethod
+    def of(
+        cls, table: Table, details: TableDetails | None = None, full_name: tuple[str, ...] = ()
+    ) -> TableInfo:
+        info = cls(
+            id=table.id,
+            name=table.name,
+            catalog_id=table.catalog_id,
+            schema_id=table.schema_id,
+            format=table.format,
+            kind=table.kind,
+            state=table.state,
+            location=table.location,
+            version=table.version,
+            owner=table.owner,
+            created_at=table.created_at,
+            created_by=table.created_by,
+            updated_at=table.updated_at,
+            updated_by=table.updated_by,
+            dropped_at=table.dropped_at,
+        )
+        if full_name:
+            info.full_name = list(full_name)
+        if details is not None:
+            info.comment = details.comment
+            info.properties = details.properties
+            info.columns = msgspec.Raw(details.columns)
+        return info
+
+
+class TableList(msgspec.Struct):
+    tables: list[TableInfo]
+    next_page_token: str | None
+
+
+class CommitInfo(msgspec.Struct, kw_only=True, omit_defaults=True):
+    version: int
+    at: int
+    by: str
+    operation: str
+    token: str
+    transaction: str
+    payload: msgspec.Raw
+    counts: msgspec.Raw | None = None
+
+    @classmethod
+    def of(cls, commit: Commit) -> CommitInfo:
+        return cls(
+            version=commit.version,
+            at=commit.at,
+            by=commit.by,
+            operation=commit.operation,
+            token=commit.token,
+            transaction=str(commit.transaction),
+            payload=msgspec.Raw(commit.payload),
+            counts=None if commit.counts is None else msgspec.Raw(commit.counts),
+        )
+
+
+class History(msgspec.Struct):
+    """Newest first."""
+
+    commits: list[CommitInfo]
+
+
+# --- transactions ---
+
+
+class TableName(Strict):
+    """A table by `id`, or by `name`: catalog, schemas, table."""
+
+    id: Annotated[str, Meta(min_length=36, max_length=36)] | None = None
+    name: Path | None = None
+
+    def ref(self) -> TableRef:
+        if (self.id is None) == (self.name is None):
+            raise Invalid("give a table either by id or by name", field="table")
+        return TableRef(None if self.id is None else self.id.lower(), self.name)
+
+
+class CountsBody(Strict):
+    rows_added: Long | None = None
+    rows_removed: Long | None = None
+    files_added: Long | None = None
+    files_removed: Long | None = None
+    bytes_added: Long | None = None
+    bytes_removed: Long | None = None
+
+
+class CommitOp(Strict, tag_field="op", tag="commit"):
+    """A new version of a table. It wins only if the branch stands at `version - 1`.
+
+    `token` identifies the attempt: sent again with the same token it is a success, with another
+    it is a conflict.
+    """
+
+    table: TableName
+    version: Long
+    token: Label
+    branch: Annotated[str, Meta(max_length=255)] = ""
+    operation: Label = "commit"
+    payload: msgspec.Raw = msgspec.field(default_factory=lambda: _NOTHING)
+    counts: CountsBody | None = None
+
+    def intent(self) -> ask.Intent:
+        counts = None
+        if self.counts is not None:
+            counts = msgspec.json.encode(msgspec.convert(self.counts, Counts, from_attributes=True))
+        return ask.Commit(
+            table=self.table.ref(),
+            version=self.version,
+            token=self.token,
+            branch=self.branch,
+            operation=self.operation,
+            payload=bytes(self.payload),
+            counts=counts,
+        )
+
+
+class CreateTableOp(CreateTable, tag_field="op", tag="create-table"):
+    name: Path  # type: ignore[assignment]
+
+    def intent(self) -> ask.Intent:  # type: ignore[override]
+        return msgspec.structs.replace(super().intent(()), name=self.name)
+
+
+class CreateBranchOp(Strict, tag_field="op", tag="create-branch"):
+    table: TableName
+    branch: Label
+    version: Long
+
+    def intent(self) -> ask.Intent:
+        return ask.CreateBranch(table=self.table.ref(), branch=self.branch, version=self.version)
+
+
+class RenameTableOp(Strict, tag_field="op", tag="rename-table"):
+    table: TableName
+    to: Path
+
+    def intent(self) -> ask.Intent:
+        return ask.RenameTable(table=self.table.ref(), to=self.to)
+
+
+class DropTableOp(Strict, tag_field="op", tag="drop-table"):
+    table: TableName
+
+    def intent(self) -> ask.Intent:
+        return ask.DropTable(table=self.table.ref())
+
+
+class UndropTableOp(Strict, tag_field="op", tag="undrop-table"):
+    table: TableName
+    to: Path | None = None
+
+    def intent(self) -> ask.Intent:
+        ref = self.table.ref()
+        if ref.id is None:
+            raise Invalid("a dropped table has no name: give its id", field="table.id")
+        return ask.UndropTable(table_id=ref.id, to=self.to)
+
+
+class MoveCursorOp(Strict, tag_field="op", tag="move-cursor"):
+    """Moves a named position from `expect` to `value`; null means that there is none."""
+
+    cursor: Label
+    expect: Text | None
+    value: Text | None
+
+    def intent(self) -> ask.Intent:
+        return ask.MoveCursor(cursor=self.cursor, expect=self.expect, value=self.value)
+
+
+AnyOp = CommitOp | CreateTableOp | CreateBranchOp | RenameTableOp | DropTableOp | UndropTableOp | MoveCursorOp
+
+
+class TransactionRequest(Strict):
+    operations: Annotated[list[AnyOp], Meta(min_length=1, max_length=1_000)]
+
+
+class OperationResult(msgspec.Struct, omit_defaults=True):
+    id: str
+    version: int | None = None
+
+
+class TransactionResult(msgspec.Struct):
+    """`transaction` is the number of its first event; `replayed` says that it had happened before."""
+
+    transaction: str
+    at: int
+    replayed: bool
+    results: list[OperationResult]
+
+    @classmethod
+    def of(cls, receipt: Receipt) -> TransactionResult:
+        return cls(
+            str(receipt.transaction),
+            receipt.at,
+            receipt.replayed,
+            [OperationResult(result.subject, result.version) for result in receipt.results],
+        )
+
+
+class WinnerInfo(msgspec.Struct):
+    version: int
+    transaction: str
+    at: int
+    by: str
+
+    @classmethod
+    def of(cls, winner: Winner) -> WinnerInfo:
+        return cls(winner.version, str(winner.transaction), winner.at, winner.by)
+
+
+class ConflictInfo(msgspec.Struct, omit_defaults=True):
+    operation: int
+    subject: str
+    reason: str
+    expected: int | str | None
+    current: int | str | None
+    winner: WinnerInfo | None = None
+
+    @classmethod
+    def of(cls, detail: ConflictDetail) -> ConflictInfo:
+        return cls(
+            detail.operation,
+            detail.subject,
+            detail.reason,
+            detail.expected,
+            detail.current,
+            None if detail.winner is None else WinnerInfo.of(detail.winner),
+        )
+
+
+# --- events ---
+
+
+class CloudEvent(msgspec.Struct, rename={"inver_transaction": "invertransaction"}):
+    """CloudEvents 1.0. `id` is the event's sequence number."""
+
+    specversion: str
+    id: str
+    source: str
+    type: str
+    subject: str
+    time: str
+    datacontenttype: str
+    inver_transaction: str
+    data: msgspec.Raw
+
+    @classmethod
+    def of(cls, event: Event, source: str) -> CloudEvent:
+        data = {
+            **msgspec.json.decode(event.data, type=dict[str, msgspec.Raw]),
+            "by": msgspec.Raw(msgspec.json.encode(event.by)),
+        }
+        if event.version is not None:
+            data["version"] = msgspec.Raw(b"%d" % event.version)
+        return cls(
+            "1.0",
+            str(event.seq),
+            source,
+            cloud_type(event.kind),
+            event.subject,
+            rfc3339(event.at),
+            "application/json",
+            str(event.transaction),
+            msgspec.Raw(msgspec.json.encode(data)),
+        )
+
+
+class EventList(msgspec.Struct):
+    """`next` is what to give as `after` the next time."""
+
+    events: list[CloudEvent]
+    next: str
+
+
+class TransactionInfo(msgspec.Struct):
+    transaction: str
+    at: int
+    by: str
+    events: list[CloudEvent]
+
+
+class CursorInfo(msgspec.Struct):
+    cursor: str
+    value: str
+
+
+class ServerInfo(msgspec.Struct):
+    name: str
+    version: str
+    database: str
+    last_event: str
+
+
+class Problem(msgspec.Struct, omit_defaults=True):
+    """RFC 9457."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    field: str | None = None
+    fix: str | None = None
+    request_id: str | None = None
+    conflicts: list[ConflictInfo] = []
+
+
+def rfc3339(at_ms: int) -> str:
+    from datetime import UTC, datetime
+
+    moment = datetime.fromtimestamp(at_ms // 1000, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{at_ms % 1000:03d}Z"

@@ -1,0 +1,1 @@
+"""Catalog-managed Delta tables: staged, created, committed to, published and measured."""

@@ -1,0 +1,81 @@
+"""Follow-up work: what a decided transaction still calls for, done at least once.
+
+The work was recorded with the change, so a crash only delays it. Several servers share one queue;
+a lease keeps two of them from doing the same item at once, and every task is safe to repeat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+
+from inver import failpoints
+from inver.clock import Clock
+from inver.ports import Store, WorkItem
+
+log = logging.getLogger("inver.followup")
+
+LEASE_MS = 60_000
+BATCH = 16
+IDLE_S = 1.0
+
+Task = Callable[[WorkItem], Awaitable[None]]
+
+
+class FollowUp:
+    def __init__(self, store: Store, clock: Clock, worker: str, tasks: Mapping[str, Task]) -> None:
+        self._store = store
+        self._clock = clock
+        self._worker = worker
+        self._tasks = dict(tasks)
+        self.done = 0
+        self.failed = 0
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            try:
+                worked = await self.step()
+            except Exception:
+                # The database may be away for a while; the queue is not lost with it.
+                log.exception("follow-up work could not be claimed")
+                worked = 0
+            if not worked:
+                await asyncio.sleep(IDLE_S)
+
+    async def step(self) -> int:
+        """Claim what is due and do it; returns how many items there were."""
+        items = await self._store.claim_work(
+            list(self._tasks), self._worker, self._clock.now_ms(), LEASE_MS, BATCH
+        )
+        if items:
+            failpoints.hit("followup_claimed")
+        for item in items:
+            await self._do(item)
+        return len(items)
+
+    async def _do(self, item: WorkItem) -> None:
+        beat = asyncio.ensure_future(self._hold(item))
+        try:
+            await self._tasks[item.kind](item)
+        except Exception as error:
+            self.failed += 1
+            log.warning("follow-up %s of %s failed: %s", item.kind, item.subject, type(error).__name__)
+            reason = f"{type(error).__name__}: {error}"
+            await self._store.fail_work(item.id, self._worker, reason, self._clock.now_ms())
+        else:
+            failpoints.hit("followup_done_before_record")
+            self.done += 1
+            await self._store.finish_work(item.id, self._worker)
+        finally:
+            beat.cancel()
+            with suppress(asyncio.CancelledError):
+                await beat
+
+    async def _hold(self, item: WorkItem) -> None:
+        """Keep the lease while a long task runs."""
+        while True:
+            await asyncio.sleep(LEASE_MS / 3_000)
+            await self._store.extend_work(item.id, self._worker, self._clock.now_ms() + LEASE_MS)

@@ -1,0 +1,74 @@
+"""From names to what they stand for. Nothing here asks who wants to know: that is `Access`'s part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from inver.domain.names import dotted
+from inver.domain.securables import Catalog, Schema
+from inver.domain.tables import NAMED, State, Table
+from inver.domain.uuids import is_uuid
+from inver.errors import Invalid
+from inver.ports import Store
+from inver.services.access import missing
+
+
+class TableRef(msgspec.Struct, frozen=True):
+    """A table by id, or by catalog, schema path and name."""
+
+    id: str | None = None
+    name: tuple[str, ...] | None = None
+
+    def shown(self) -> str:
+        return dotted(self.name) if self.name else str(self.id)
+
+
+class Names:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def catalog(self, name: str) -> Catalog:
+        catalog = await self._store.catalog_by_name(name)
+        if catalog is None:
+            raise missing("catalog", name)
+        return catalog
+
+    async def schema(self, catalog: str, path: Sequence[str]) -> Schema:
+        schema = await self._store.schema_by_path(catalog, path)
+        if schema is None:
+            await self.catalog(catalog)
+            raise missing("schema", dotted([catalog, *path]))
+        return schema
+
+    async def table(self, ref: TableRef) -> Table:
+        """A table that holds its name; dropped and staged ones are not found."""
+        table = await self._find(ref)
+        if table is None or table.state not in NAMED:
+            raise missing("table", ref.shown())
+        return table
+
+    async def dropped_table(self, table_id: str) -> Table:
+        table = await self._find(TableRef(id=table_id))
+        if table is None or table.state is not State.DROPPED:
+            raise missing("table", table_id)
+        return table
+
+    async def _find(self, ref: TableRef) -> Table | None:
+        if ref.id is not None:
+            if not is_uuid(ref.id):
+                raise Invalid("a table id is a UUID", field="table.id")
+            return await self._store.table_by_id(ref.id.lower())
+        catalog, path, name = split_name(ref.name or (), "table.name")
+        return await self._store.table_by_name(catalog, path, name)
+
+
+def split_name(name: tuple[str, ...], field: str) -> tuple[str, tuple[str, ...], str]:
+    if len(name) < 3:
+        raise Invalid(
+            "a table name has a catalog, at least one schema and a name",
+            field=field,
+            fix='for example ["main", "sales", "orders"]',
+        )
+    return name[0], name[1:-1], name[-1]

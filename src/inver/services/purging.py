@@ -1,0 +1,45 @@
+"""The end of a table: its files and its claim on the location go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from inver.clock import Clock
+from inver.domain import ledger
+from inver.domain.locations import Location
+from inver.domain.principals import SYSTEM
+from inver.domain.tables import State, Table, TableKind
+from inver.ports import ObjectStore, Store, WorkItem
+
+
+class Purging:
+    def __init__(self, store: Store, clock: Clock, open_objects: Callable[[Location], ObjectStore]) -> None:
+        self._store = store
+        self._clock = clock
+        self._open = open_objects
+
+    async def purge(self, item: WorkItem) -> None:
+        """A dropped table whose hold time is over."""
+        table = await self._store.table_by_id(item.subject)
+        if table is None or table.state is not State.DROPPED:
+            return
+        if table.dropped_at is None or table.dropped_at > item.created_at:
+            # Undropped and dropped again since: a later item has its own hold time.
+            return
+        await self._remove(table)
+
+    async def unstage(self, item: WorkItem) -> None:
+        """A staged table that nobody finished in time."""
+        table = await self._store.table_by_id(item.subject)
+        if table is not None and table.state is State.STAGED:
+            await self._remove(table)
+
+    async def _remove(self, table: Table) -> None:
+        """Files first: should this be interrupted, the row still says that they have to go."""
+        if table.kind is TableKind.MANAGED:
+            objects = self._open(Location.parse(table.location))
+            async for found in objects.list():
+                await objects.delete(found.path)
+        await self._store.decide(
+            ledger.Transaction(SYSTEM.id, self._clock.now_ms(), (ledger.PurgeTable(table_id=table.id),))
+        )

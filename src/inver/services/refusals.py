@@ -1,0 +1,50 @@
+"""Refusals as bytes, so that one recorded under an idempotency key can be given again word for word."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from inver import errors
+from inver.domain.ledger import ConflictDetail
+from inver.errors import Refused
+
+
+class _Stored(msgspec.Struct, omit_defaults=True):
+    error: str
+    message: str
+    fix: str | None = None
+    field: str | None = None
+    kind: str | None = None
+    conflicts: tuple[ConflictDetail, ...] = ()
+
+
+_decode = msgspec.json.Decoder(_Stored).decode
+
+
+def freeze(error: Refused) -> bytes:
+    return msgspec.json.encode(
+        _Stored(
+            type(error).__name__,
+            error.message,
+            error.fix,
+            getattr(error, "field", None),
+            getattr(error, "kind", None),
+            getattr(error, "conflicts", ()),
+        )
+    )
+
+
+def thaw(outcome: bytes) -> Refused:
+    stored = _decode(outcome)
+    kind: Any = getattr(errors, stored.error)
+    if kind is errors.Conflict:
+        return errors.Conflict(stored.message, stored.conflicts)
+    extra: dict[str, Any] = {"fix": stored.fix}
+    if stored.field is not None:
+        extra["field"] = stored.field
+    if stored.kind is not None:
+        extra["kind"] = stored.kind
+    refused: Refused = kind(stored.message, **extra)
+    return refused

@@ -1,0 +1,94 @@
+"""Tables: found, described, listed; their changes go through `Transactions`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from inver.domain.grants import Action, shows_all_inside
+from inver.domain.ledger import MAIN
+from inver.domain.securables import SecurableKind
+from inver.domain.tables import Table, TableDetails
+from inver.ports import Commit, Store
+from inver.services.access import Access, missing
+from inver.services.catalogs import MAX_PAGE, Catalogs
+from inver.services.context import Caller
+from inver.services.names import Names, TableRef
+
+LAST_VERSION = 2**63 - 1
+
+
+class Tables:
+    def __init__(self, store: Store, names: Names, access: Access, catalogs: Catalogs) -> None:
+        self._store = store
+        self._names = names
+        self._access = access
+        self._catalogs = catalogs
+
+    async def get(self, caller: Caller, ref: TableRef, action: Action = Action.SEE) -> Table:
+        table = await self._names.table(ref)
+        chain = await self._access.table_chain(caller, table)
+        await self._access.require(caller, action, chain, ref.shown())
+        return table
+
+    async def details(self, caller: Caller, table: Table) -> TableDetails | None:
+        """The definition, for who may load the table; None for who merely sees that it is there."""
+        if not await self._access.permits(caller, Action.LOAD, await self._access.table_chain(caller, table)):
+            return None
+        details = await self._store.details(table.id)
+        if details is None:
+            raise missing("table", table.name)
+        return details
+
+    async def changed(self, table_id: str) -> tuple[Table, TableDetails | None]:
+        """What the caller has just made of a table. No right is asked for: the change itself needed one."""
+        table = await self._store.table_by_id(table_id)
+        if table is None:
+            raise missing("table", table_id)
+        return table, await self._store.details(table_id)
+
+    async def full_name(self, table: Table) -> tuple[str, ...]:
+        return await self._store.full_name(table.id) or (table.name,)
+
+    async def page(
+        self, caller: Caller, catalog: str, path: Sequence[str], after: str, limit: int
+    ) -> list[Table]:
+        """Only what the caller may see, without gaps."""
+        schema = await self._catalogs.schema(caller, catalog, path)
+        standing = await self._access.standing(caller)
+        chain = await self._access.schema_chain(caller, schema.id)
+        if shows_all_inside(standing, chain, SecurableKind.TABLE):
+            return await self._store.tables(schema.id, after, min(limit, MAX_PAGE + 1))
+        found: list[Table] = []
+        subjects = sorted(standing.subjects)
+        while len(found) < limit:
+            page = await self._store.tables_for(subjects, schema.id, after, limit)
+            for table in page:
+                if await self._access.sees(caller, await self._access.table_chain(caller, table)):
+                    found.append(table)
+            if len(page) < limit:
+                break
+            after = page[-1].name
+        return found[:limit]
+
+    async def dropped(self, caller: Caller, catalog: str, path: Sequence[str], limit: int) -> list[Table]:
+        """Those that the caller could bring back."""
+        schema = await self._catalogs.schema(caller, catalog, path)
+        found = await self._store.dropped_tables(schema.id, min(limit, MAX_PAGE))
+        return [
+            table
+            for table in found
+            if await self._access.permits(caller, Action.DROP, await self._access.table_chain(caller, table))
+        ]
+
+    async def history(
+        self,
+        caller: Caller,
+        ref: TableRef,
+        branch: str = MAIN,
+        first: int = 0,
+        last: int = LAST_VERSION,
+        limit: int = 100,
+    ) -> list[Commit]:
+        """Newest first. History tells of the data, so it takes the right to read the data."""
+        table = await self.get(caller, ref, Action.READ)
+        return await self._store.commits(table.id, branch, first, last, min(limit, MAX_PAGE))
