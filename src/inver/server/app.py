@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import socket
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
@@ -23,7 +25,8 @@ from inver.domain.principals import ADMIN, SYSTEM, Principal, Scope
 from inver.errors import Broken
 from inver.ids import new_id
 from inver.ports import ObjectStore, Store
-from inver.protocols.http import Request
+from inver.protocols.http import Face, Request
+from inver.protocols.iceberg.routes import Iceberg
 from inver.protocols.management.catalogs import CatalogRoutes
 from inver.protocols.management.changes import ChangeRoutes
 from inver.protocols.management.doctor import DoctorRoutes
@@ -36,27 +39,11 @@ from inver.server.health import Livez, Metrics, Readyz
 from inver.server.limits import Limits
 from inver.server.listener import Listener, listen
 from inver.server.router import Router
+from inver.server.services import Services
 from inver.server.telemetry import Telemetry
-from inver.services.access import Access
-from inver.services.audit import Audit
-from inver.services.catalogs import Catalogs
-from inver.services.delta.commits import Commits
-from inver.services.delta.publishing import Publishing
-from inver.services.delta.tables import UNSTAGE, DeltaTables
-from inver.services.doctor import Doctor
-from inver.services.feed import Feed
-from inver.services.followup import FollowUp
-from inver.services.grants import Grants
-from inver.services.names import Names
-from inver.services.once import Once
-from inver.services.placement import Placement
-from inver.services.principals import Principals
-from inver.services.purging import Purging
-from inver.services.search import Search
-from inver.services.tables import Tables
-from inver.services.throttle import Throttle
-from inver.services.tokens import Tokens, new_token, split_token
-from inver.services.transactions import PURGE, Transactions
+from inver.services.tokens import new_token, split_token
+
+log = logging.getLogger("inver.server")
 
 
 async def open_store(settings: Settings) -> Store:
@@ -85,74 +72,57 @@ class App:
         self._external = tuple(
             Location.parse(root, field="storage.external_roots") for root in settings.external_roots
         )
-        self.audit = Audit(store, clock)
-        access = Access(store, self.audit)
-        names = Names(store)
-        auth = settings.auth
-        throttle = Throttle(clock, auth.failures, int(auth.failure_interval * 1000))
-        catalogs = Catalogs(store, clock, names, access)
-        tables = Tables(store, names, access, catalogs)
-        tokens = Tokens(store, clock, access, throttle)
-        self.once = Once(store, clock)
-        placement = Placement(self._warehouse, self._external)
-        transactions = Transactions(store, clock, names, access, placement, self.once, settings.hold_ms)
-        purging = Purging(store, clock, self.open_objects)
-        tasks = {PURGE: purging.purge, UNSTAGE: purging.unstage}
-        self.followup = FollowUp(store, clock, f"{server_id}/{os.getpid()}", tasks)
-        self.publishing = Publishing(store, self.open_objects, settings.delta.publish_after_s)
-        commits = Commits(
-            store,
-            clock,
-            access,
-            self.publishing,
-            self.open_objects,
-            _summarize,
-            settings.delta.verify_commits,
-        )
-        self.delta = DeltaTables(
-            store,
-            clock,
-            names,
-            access,
-            transactions,
-            placement,
-            commits,
-            self.open_objects,
-            _summarize,
-            settings.delta.stage_ms,
-        )
-        database = "sqlite" if settings.database is None else "postgresql"
-        management = Management(
-            [
-                CatalogRoutes(catalogs),
-                TableRoutes(tables, transactions),
-                ChangeRoutes(transactions, Feed(store, access), f"urn:inver:{server_id}", database),
-                IdentityRoutes(Principals(store, clock, access), tokens),
-                GrantRoutes(Grants(store, clock, names, access), Search(store, access)),
-                DoctorRoutes(Doctor(store, clock, access, self.open_objects, self._warehouse)),
-            ]
+        self.services = services = Services(
+            settings, store, clock, server_id, self._warehouse, self._external, self.open_objects, _summarize
         )
         self.authenticator: TokenAuthenticator | EverybodyIsAdmin = EverybodyIsAdmin(store)
         if settings.auth.enabled:
-            self.authenticator = TokenAuthenticator(store, clock, throttle)
+            self.authenticator = TokenAuthenticator(store, clock, services.throttle)
         authenticate = self.authenticator
+        management = self._management(server_id)
+        faces: list[Face] = [management, Iceberg(services.tokens)]
         checks = {"database": store.ping}
-        telemetry = Telemetry()
+        self.telemetry = Telemetry()
         self.public = Application(
-            Router([management, Livez(), Readyz(checks)], default=management),
+            Router([*faces, Livez(), Readyz(checks)], default=management),
             lambda request: authenticate(request.header(b"authorization"), request.client),
             msgspec.convert(settings.limits, Limits, from_attributes=True),
         )
         self.private = Application(
-            Router([Metrics(telemetry), Livez(), Readyz(checks)], default=management), _nobody
+            Router([Metrics(self.telemetry), Livez(), Readyz(checks)], default=management), _nobody
         )
+        self._measure()
+
+    def _management(self, server_id: str) -> Management:
+        services = self.services
+        database = "sqlite" if self.settings.database is None else "postgresql"
+        return Management(
+            [
+                CatalogRoutes(services.catalogs),
+                TableRoutes(services.tables, services.transactions),
+                ChangeRoutes(services.transactions, services.feed, f"urn:inver:{server_id}", database),
+                IdentityRoutes(services.principals, services.tokens),
+                GrantRoutes(services.grants, services.search),
+                DoctorRoutes(services.doctor),
+            ]
+        )
+
+    def _measure(self) -> None:
+        telemetry, services = self.telemetry, self.services
         telemetry.watch(self.public.meters)
-        telemetry.gauge("inver_commit_queue", "Commits that wait for their decision.", lambda: store.queued)
-        telemetry.gauge("inver_http_in_flight", "Requests being answered.", lambda: self.public.in_flight)
-        telemetry.counter("inver_followup_done_total", "Follow-up items done.", lambda: self.followup.done)
-        telemetry.counter(
-            "inver_followup_failed_total", "Follow-up attempts that failed.", lambda: self.followup.failed
-        )
+        for name, about, read in (
+            ("inver_commit_queue", "Commits that wait for their decision.", lambda: self.store.queued),
+            ("inver_http_in_flight", "Requests being answered.", lambda: self.public.in_flight),
+        ):
+            telemetry.gauge(name, about, read)
+        for name, about, read in (
+            ("inver_followup_done_total", "Follow-up items done.", lambda: services.followup.done),
+            ("inver_followup_failed_total", "Follow-up tries that failed.", lambda: services.followup.failed),
+            ("inver_published_total", "Delta commits published.", lambda: services.publishing.published),
+            ("inver_publish_failed_total", "Delta tables not published.", lambda: services.publishing.failed),
+            ("inver_audit_dropped_total", "Denials too many to record.", lambda: services.audit.dropped),
+        ):
+            telemetry.counter(name, about, read)
 
     def open_objects(self, location: Location) -> ObjectStore:
         from inver.storage.open import open_store as open_objects
@@ -227,10 +197,13 @@ class Running:
         self.app = app
         self.public = public
         self.private = private
+        services = app.services
         self._background = [
-            asyncio.ensure_future(app.followup.run()),
-            asyncio.ensure_future(app.publishing.run()),
-            asyncio.ensure_future(_forget_keys(app.once)),
+            asyncio.ensure_future(services.followup.run()),
+            asyncio.ensure_future(services.publishing.run()),
+            asyncio.ensure_future(_every(300, services.once.forget)),
+            asyncio.ensure_future(_every(1, services.audit.flush)),
+            asyncio.ensure_future(_every(60, app.authenticator.flush_last_used)),
         ]
 
     async def stop(self) -> None:
@@ -242,6 +215,9 @@ class Running:
         await self.public.stop(self.app.settings.grace_s)
         if self.private is not None:
             await self.private.stop(1.0)
+        for finish in (self.app.services.audit.flush, self.app.authenticator.flush_last_used):
+            with suppress(Exception):
+                await finish()
         await self.app.store.close()
 
 
@@ -272,8 +248,11 @@ def _nobody(request: Request) -> Principal:
     raise AssertionError("every route of the management listener is public")
 
 
-async def _forget_keys(once: Once) -> None:
+async def _every(seconds: float, work: Callable[[], Awaitable[object]]) -> None:
     while True:
-        await asyncio.sleep(300)
-        with suppress(Exception):
-            await once.forget()
+        await asyncio.sleep(seconds)
+        try:
+            await work()
+        except Exception:
+            # Bookkeeping that can wait for its next turn.
+            log.exception("background work failed")

@@ -80,7 +80,7 @@ PROBLEMS: dict[int, tuple[str, str]] = {
     404: ("NotFound", "It is not there, or the caller may not see it."),
     409: (
         "Conflict",
-        "It exists already, is not empty, has changed since the ETag in If-Match, or somebody else was first; "
+        "It exists already, is not empty, has changed since the ETag in If-Match, or somebody was faster; "
         "`conflicts` says what won.",
     ),
     413: ("TooLarge", "The body is larger than the server takes."),

@@ -1,0 +1,81 @@
+"""Every service, built once on one store and shared by all faces."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from inver.clock import Clock
+from inver.config import Settings
+from inver.domain.delta import CommitSummary
+from inver.domain.locations import Location
+from inver.ports import ObjectStore, Store
+from inver.services.access import Access
+from inver.services.audit import Audit
+from inver.services.catalogs import Catalogs
+from inver.services.delta.commits import Commits
+from inver.services.delta.publishing import Publishing
+from inver.services.delta.tables import UNSTAGE, DeltaTables
+from inver.services.doctor import Doctor
+from inver.services.feed import Feed
+from inver.services.followup import FollowUp
+from inver.services.grants import Grants
+from inver.services.names import Names
+from inver.services.once import Once
+from inver.services.placement import Placement
+from inver.services.principals import Principals
+from inver.services.purging import Purging
+from inver.services.search import Search
+from inver.services.tables import Tables
+from inver.services.throttle import Throttle
+from inver.services.tokens import Tokens
+from inver.services.transactions import PURGE, Transactions
+
+
+class Services:
+    """`open_objects` and `summarize` are the adapters that services reach the world through."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        clock: Clock,
+        server_id: str,
+        warehouse: Location,
+        external: tuple[Location, ...],
+        open_objects: Callable[[Location], ObjectStore],
+        summarize: Callable[[bytes], CommitSummary],
+    ) -> None:
+        self.audit = Audit(store, clock)
+        self.access = access = Access(store, self.audit)
+        self.names = names = Names(store)
+        self.throttle = Throttle(clock)
+        self.once = Once(store, clock)
+        self.catalogs = Catalogs(store, clock, names, access)
+        self.tables = Tables(store, names, access, self.catalogs)
+        self.tokens = Tokens(store, clock, access, self.throttle)
+        self.principals = Principals(store, clock, access)
+        self.grants = Grants(store, clock, names, access)
+        self.search = Search(store, access)
+        self.feed = Feed(store, access)
+        placement = Placement(warehouse, external)
+        self.transactions = Transactions(store, clock, names, access, placement, self.once, settings.hold_ms)
+        self.doctor = Doctor(store, clock, access, open_objects, warehouse)
+        purging = Purging(store, clock, open_objects)
+        tasks = {PURGE: purging.purge, UNSTAGE: purging.unstage}
+        self.followup = FollowUp(store, clock, f"{server_id}/{os.getpid()}", tasks)
+        self.publishing = Publishing(store, open_objects, settings.delta.publish_after_s)
+        verify = settings.delta.verify_commits
+        commits = Commits(store, clock, access, self.publishing, open_objects, summarize, verify)
+        self.delta = DeltaTables(
+            store,
+            clock,
+            names,
+            access,
+            self.transactions,
+            placement,
+            commits,
+            open_objects,
+            summarize,
+            settings.delta.stage_ms,
+        )
