@@ -312,7 +312,7 @@ class _Reasons:
     def __init__(self, standing: Standing, rule: Rule, chain: Chain, names: Mapping[str, str]) -> None:
         self.held: dict[Privilege, str] = {}
         because: list[str] = []
-        self.missing: list[str] = []
+        wanted: dict[Privilege, str] = {}
         owner: str | None = None
         for depth in range(len(chain) - 1, -1, -1):
             node = chain[depth]
@@ -329,9 +329,11 @@ class _Reasons:
             if use in self.held:
                 because.append(self.held[use])
             else:
-                self.missing.append(f"{use} on {shown}")
+                # Given here, it is held on everything below as well.
+                wanted.setdefault(use, f"{use} on {shown}")
         needed = [each for each in Privilege if each in rule.needs]
         enough = owner or next((self.held[each] for each in needed if each in self.held), None)
+        self.missing = list(wanted.values())
         if enough is not None:
             because.append(enough)
         else:

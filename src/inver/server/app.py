@@ -68,7 +68,9 @@ class App:
     def __init__(self, settings: Settings, store: Store, server_id: str, clock: Clock) -> None:
         self.settings = settings
         self.store = store
-        self._warehouse = Location.parse(settings.warehouse, field="storage.warehouse")
+        # Clients get locations back, and to them a folder is a file: URI.
+        warehouse = Location.parse(settings.warehouse, field="storage.warehouse")
+        self._warehouse = Location.parse(warehouse.canonical)
         self._external = tuple(
             Location.parse(root, field="storage.external_roots") for root in settings.external_roots
         )

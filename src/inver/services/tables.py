@@ -8,7 +8,7 @@ from inver.domain.grants import Action, shows_all_inside
 from inver.domain.ledger import MAIN
 from inver.domain.securables import SecurableKind
 from inver.domain.tables import Table, TableDetails
-from inver.ports import Commit, Store
+from inver.ports import Commit, Report, Store
 from inver.services.access import Access, missing
 from inver.services.catalogs import MAX_PAGE, Catalogs
 from inver.services.context import Caller
@@ -79,6 +79,11 @@ class Tables:
             for table in found
             if await self._access.permits(caller, Action.DROP, await self._access.table_chain(caller, table))
         ]
+
+    async def reports(self, caller: Caller, ref: TableRef, limit: int = 100) -> list[Report]:
+        """What clients measured of their commits, newest first."""
+        table = await self.get(caller, ref, Action.READ)
+        return await self._store.reports(table.id, min(limit, MAX_PAGE))
 
     async def history(
         self,

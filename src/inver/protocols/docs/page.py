@@ -14,6 +14,12 @@ from inver.protocols.docs.markup import Html, el, inline, join, paragraphs
 Json = dict[str, Any]
 
 STYLE = Path(__file__).with_name("style.css").read_text(encoding="utf-8")
+Marks = dict[bool, Html]
+
+# Who sends must know what may not be missing, who receives what may be.
+_REQUIRED: Marks = {True: el("span", "required", class_="required"), False: Html("")}
+_OPTIONAL: Marks = {True: Html(""), False: el("span", "optional", class_="optional")}
+
 _METHODS = ("get", "post", "put", "patch", "delete")
 
 
@@ -127,12 +133,12 @@ class _Page:
             )
             for each in parameters
         ]
-        return _part("Parameters", _table(rows))
+        return _part("Parameters", _table(rows, _REQUIRED))
 
     def _request(self, operation: Json) -> Html:
         shown = []
         for content_type, media in operation.get("requestBody", {}).get("content", {}).items():
-            shown.append(self._type(content_type, media["schema"]))
+            shown.append(self._type(content_type, media["schema"], _REQUIRED))
         return _part("Request body", *shown) if shown else Html("")
 
     def _responses(self, operation: Json) -> Html:
@@ -142,8 +148,7 @@ class _Page:
             if status.startswith("2"):
                 answers.append(self._answer(status, response))
             else:
-                text = inline(response["description"])
-                errors.append(el("li", el("b", status), " ", text))
+                errors.append(el("li", el("b", status), el("span", inline(response["description"]))))
         return join(_part("Answer", *answers), _part("Errors", el("ul", *errors, class_="errors")))
 
     def _answer(self, status: str, response: Json) -> Html:
@@ -152,17 +157,17 @@ class _Page:
             line.extend([" with header ", el("code", header)])
         shown = [el("p", *line)]
         for content_type, media in response.get("content", {}).items():
-            shown.append(self._type(content_type, media["schema"]))
+            shown.append(self._type(content_type, media["schema"], _OPTIONAL))
         return join(*shown)
 
-    def _type(self, content_type: str, given: Json) -> Html:
+    def _type(self, content_type: str, given: Json, marks: Marks) -> Html:
         schema = self._schemas.resolve(given)
         title = join(el("b", schema.get("title", "")), " as ", el("code", content_type))
         return el(
             "details",
             el("summary", title),
             paragraphs(schema.get("description", "")),
-            _table(self._schemas.rows(schema)),
+            _table(self._schemas.rows(schema), marks),
             open="",
         )
 
@@ -188,7 +193,7 @@ def _bounds(schema: Json) -> str:
     return "" if schema.get("minLength") == 1 and "maxLength" not in schema else limits(schema)
 
 
-def _table(rows: Iterable[Row]) -> Html:
+def _table(rows: Iterable[Row], marks: Marks) -> Html:
     lines = []
     for row in rows:
         indent = f"d{min(row.depth, 4)}"
@@ -196,13 +201,11 @@ def _table(rows: Iterable[Row]) -> Html:
             title = el("td", el("b", row.name), " ", inline(row.about), colspan="3", class_=indent)
             lines.append(el("tr", title, class_="variant"))
             continue
-        name = [el("code", row.name)]
-        if row.required:
-            name.append(el("span", "required", class_="required"))
+        name = join(el("code", row.name), marks[row.required])
         lines.append(
             el(
                 "tr",
-                el("td", *name, class_=indent),
+                el("td", name, class_=indent),
                 el("td", inline(row.kind)),
                 el("td", inline(row.about)),
             )

@@ -55,7 +55,7 @@ class TokenRefusal(msgspec.Struct):
 
 
 # The one operation that speaks another standard's wire form.
-_FORMS = {"/oauth/token": (TokenForm, TokenRefusal, (400, 401))}
+_FORMS = {"/oauth/token": (TokenForm, TokenRefusal)}
 
 
 def document(endpoints: Sequence[Endpoint]) -> Json:
@@ -122,7 +122,7 @@ class _Schemas:
 
     def __init__(self, endpoints: Iterable[Endpoint]) -> None:
         endpoints = tuple(endpoints)
-        forms = [kind for form, refusal, _ in _FORMS.values() for kind in (form, refusal)]
+        forms = [kind for form, refusal in _FORMS.values() for kind in (form, refusal)]
         used = [kind for endpoint in endpoints for kind in (endpoint.body, endpoint.returns) if kind]
         kinds = list(dict.fromkeys([*used, *forms, Problem]))
         shown, components = msgspec.json.schema_components(kinds, ref_template=_SCHEMAS + "{name}")
@@ -225,11 +225,10 @@ def _responses(endpoint: Endpoint, schemas: _Schemas) -> Json:
     for status in _refusals(endpoint):
         responses[str(status)] = {"$ref": f"#/components/responses/{words.PROBLEMS[status][0]}"}
     if endpoint.path in _FORMS:
-        _, refusal, statuses = _FORMS[endpoint.path]
-        for status in statuses:
-            text = words.PROBLEMS[status][1]
+        refusal = _FORMS[endpoint.path][1]
+        for status in words.TOKEN_REFUSALS:
             also = {_JSON: {"schema": schemas.of(refusal)}, **_problem_content()}
-            responses[str(status)] = {"description": text, "content": also}
+            responses[str(status)] = {"description": words.TOKEN_REFUSALS[status], "content": also}
     return responses
 
 

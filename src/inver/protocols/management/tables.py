@@ -119,6 +119,15 @@ class TableRoutes:
                 returns=wire.History,
             ),
             Endpoint(
+                method="GET",
+                path=TABLE + "/metrics",
+                handler=self.table_metrics,
+                tag="tables",
+                summary="Show what clients measured of their commits",
+                params=(PAGE[1],),
+                returns=wire.ReportList,
+            ),
+            Endpoint(
                 method="POST",
                 path=TABLE + "/rename",
                 handler=self.rename_table,
@@ -219,6 +228,10 @@ class TableRoutes:
 
     async def table_history(self, request: Request) -> Response:
         return await self._history(request, table_name(request))
+
+    async def table_metrics(self, request: Request) -> Response:
+        found = await self._tables.reports(caller(request), table_name(request), page_size(request))
+        return ok(wire.ReportList([wire.ReportInfo.of(report) for report in found]))
 
     async def history_by_id(self, request: Request) -> Response:
         return await self._history(request, TableRef(id=request.args[0]))

@@ -12,7 +12,7 @@ from inver.domain.ledger import ConflictDetail, Counts, Receipt, Winner
 from inver.domain.securables import Catalog, Schema
 from inver.domain.tables import Format, State, Table, TableDetails, TableKind
 from inver.errors import Invalid
-from inver.ports import Commit
+from inver.ports import Commit, Report
 from inver.services import transactions as ask
 from inver.services.names import TableRef
 
@@ -225,6 +225,23 @@ class History(msgspec.Struct):
     """Newest first."""
 
     commits: list[CommitInfo]
+
+
+class ReportInfo(msgspec.Struct):
+    version: int
+    at: int
+    by: str
+    report: msgspec.Raw
+
+    @classmethod
+    def of(cls, report: Report) -> ReportInfo:
+        return cls(report.version, report.at, report.by, msgspec.Raw(report.body))
+
+
+class ReportList(msgspec.Struct):
+    """What clients measured of their commits, newest version first."""
+
+    reports: list[ReportInfo]
 
 
 # --- transactions ---

@@ -91,6 +91,11 @@ PROBLEMS: dict[int, tuple[str, str]] = {
     503: ("Unavailable", "Not applied; the same request may be sent again."),
 }
 
+TOKEN_REFUSALS: dict[int, str] = {
+    400: "The form is not one for client credentials.",
+    401: "The client id or the secret is not valid.",
+}
+
 _AT = "Milliseconds since 1970-01-01 UTC."
 _BY = "Id of a principal."
 
