@@ -9,8 +9,11 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inver.cli.options import Subparsers, verb
@@ -93,10 +96,19 @@ def _url(settings: Settings, bound: socket.socket) -> str:
     return f"http://{host}:{bound.getsockname()[1]}"
 
 
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """One of several processes: its number, the folder they share, the pipe to who waits for them."""
+
+    number: int
+    folder: Path
+    ready: int
+
+
 def _serve(
-    settings: Settings, public: socket.socket, private: socket.socket | None, ready: int | None
+    settings: Settings, public: socket.socket, private: socket.socket | None, worker: Worker | None
 ) -> int:
-    """One server process. `ready` is a pipe to the supervisor that waits for us."""
+    """One server process."""
     from inver.server.app import build, first_token, start
     from inver.server.listener import run as run_loop
 
@@ -106,10 +118,12 @@ def _serve(
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         app = await build(settings)
-        token = await first_token(app) if ready is None else None
+        token = await first_token(app) if worker is None else None
+        if worker is not None:
+            app.share_metrics(worker.folder, worker.number)
         running = await start(app, public, private)
-        if ready is not None:
-            os.write(ready, b"+")
+        if worker is not None:
+            os.write(worker.ready, b"+")
             await stop.wait()
             await running.stop()
             return
@@ -157,13 +171,21 @@ def _supervise(settings: Settings, public: socket.socket, private: socket.socket
             await app.store.close()
 
     token = run_loop(prepare())
+    with tempfile.TemporaryDirectory(prefix="inver-workers-") as folder:
+        return _run_workers(settings, public, private, token, Path(folder))
+
+
+def _run_workers(
+    settings: Settings, public: socket.socket, private: socket.socket, token: str | None, folder: Path
+) -> int:
     reading, writing = os.pipe()
     children: list[int] = []
     for number in range(settings.workers):
         child = os.fork()
         if child == 0:
             os.close(reading)
-            os._exit(_child(settings, public, private if number == 0 else None, writing))
+            probes = private if number == 0 else None
+            os._exit(_child(settings, public, probes, Worker(number, folder, writing)))
         children.append(child)
     os.close(writing)
     stopping = False
@@ -198,9 +220,9 @@ def _await(children: list[int]) -> int:
     return next((status for status in statuses if status), 1)
 
 
-def _child(settings: Settings, public: socket.socket, private: socket.socket | None, ready: int) -> int:
+def _child(settings: Settings, public: socket.socket, private: socket.socket | None, worker: Worker) -> int:
     try:
-        return _serve(settings, public, private, ready)
+        return _serve(settings, public, private, worker)
     except InverError as error:
         print(f"inver: {error.message}", file=sys.stderr)
         return 1

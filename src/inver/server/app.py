@@ -25,6 +25,7 @@ from inver.domain.principals import ADMIN, SYSTEM, Principal, Scope
 from inver.errors import Broken
 from inver.ids import new_id
 from inver.ports import ObjectStore, Store
+from inver.protocols.docs.routes import Docs
 from inver.protocols.http import Face, Request
 from inver.protocols.iceberg.routes import Iceberg
 from inver.protocols.management.catalogs import CatalogRoutes
@@ -38,6 +39,7 @@ from inver.server.application import Application
 from inver.server.health import Livez, Metrics, Readyz
 from inver.server.limits import Limits
 from inver.server.listener import Listener, listen
+from inver.server.peers import Peers
 from inver.server.router import Router
 from inver.server.services import Services
 from inver.server.telemetry import Telemetry
@@ -83,6 +85,7 @@ class App:
         authenticate = self.authenticator
         management = self._management(server_id)
         faces: list[Face] = [management, Iceberg(services.tokens)]
+        faces.append(Docs(lambda: _document(management)))
         checks = {"database": store.ping}
         self.telemetry = Telemetry()
         self.public = Application(
@@ -93,6 +96,7 @@ class App:
         self.private = Application(
             Router([Metrics(self.telemetry), Livez(), Readyz(checks)], default=management), _nobody
         )
+        self.peers: Peers | None = None
         self._measure()
 
     def _management(self, server_id: str) -> Management:
@@ -108,6 +112,10 @@ class App:
                 DoctorRoutes(services.doctor),
             ]
         )
+
+    def share_metrics(self, folder: Path, number: int) -> None:
+        """Let the workers of one server add up their counters in a folder of theirs."""
+        self.peers = Peers(folder, number, self.telemetry)
 
     def _measure(self) -> None:
         telemetry, services = self.telemetry, self.services
@@ -207,6 +215,8 @@ class Running:
             asyncio.ensure_future(_every(1, services.audit.flush)),
             asyncio.ensure_future(_every(60, app.authenticator.flush_last_used)),
         ]
+        if app.peers is not None:
+            self._background.append(asyncio.ensure_future(_every(1, app.peers.share)))
 
     async def stop(self) -> None:
         """Accepted requests are answered, then everything is closed."""
@@ -244,6 +254,12 @@ def _summarize(data: bytes) -> CommitSummary:
     from inver.formats.delta_commit import summarize
 
     return summarize(data)
+
+
+def _document(management: Management) -> bytes:
+    from inver.protocols.management.openapi import encode
+
+    return encode(management.endpoints)
 
 
 def _nobody(request: Request) -> Principal:

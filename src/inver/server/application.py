@@ -20,7 +20,15 @@ from typing import Any
 import msgspec
 
 from inver.domain.principals import Principal
-from inver.errors import Broken, InverError, MethodNotAllowed, OutcomeUnknown, Stale, Unavailable
+from inver.errors import (
+    Broken,
+    InverError,
+    MethodNotAllowed,
+    OutcomeUnknown,
+    Stale,
+    Unauthenticated,
+    Unavailable,
+)
 from inver.protocols.http import BadMessage, Face, Request, Response
 from inver.server.limits import DEFAULTS, Limits, check_depth
 from inver.server.router import Entry, Router
@@ -258,6 +266,8 @@ def _with_http_duties(response: Response, error: Exception) -> Response:
     """The status and headers that HTTP itself asks for, whatever the protocol's envelope looks like."""
     if isinstance(error, BadMessage) and response.status != error.status:
         response = msgspec.structs.replace(response, status=error.status)
+    if isinstance(error, Unauthenticated):
+        return _with_header(response, b"WWW-Authenticate", "Bearer")
     if isinstance(error, MethodNotAllowed):
         return _with_header(response, b"Allow", ", ".join(error.allowed))
     retry_after = getattr(error, "retry_after", None)

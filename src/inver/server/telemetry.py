@@ -55,12 +55,26 @@ class _Family(msgspec.Struct):
     samples: list[_Sample]
 
 
+class Snapshot(msgspec.Struct):
+    """What one process has counted, for another to add to its own."""
+
+    meters: list[tuple[str, str, dict[int, int], list[int], float]]
+    numbers: dict[str, float]
+
+
+_decode_snapshot = msgspec.msgpack.Decoder(Snapshot).decode
+
+
 class Telemetry:
-    """What `/metrics` shows: the meters of some applications, and numbers that others register."""
+    """What `/metrics` shows: the meters of some applications, and numbers that others register.
+
+    `peers` gives the snapshots of the other worker processes; everything is added up.
+    """
 
     def __init__(self) -> None:
         self._meters: list[Callable[[], Iterable[Meter]]] = []
         self._families: dict[str, _Family] = {}
+        self.peers: Callable[[], Iterable[bytes]] = tuple
 
     def watch(self, meters: Callable[[], Iterable[Meter]]) -> None:
         """Include an application's meters; the same route of two applications is added up."""
@@ -77,12 +91,26 @@ class Telemetry:
         self._register("counter", name, help, read, labels)
 
     def render(self) -> bytes:
+        peers = [_decode_snapshot(peer) for peer in self.peers()]
+        sources = [*self._meters, *(lambda peer=peer: map(_meter_of, peer.meters) for peer in peers)]
         lines: list[str] = []
-        _render_requests(_added(self._meters), lines)
+        _render_requests(_added(sources), lines)
         for name, family in self._families.items():
             _head(lines, name, family.kind, family.help)
-            lines.extend(f"{name}{sample.labels} {_number(sample.read)}" for sample in family.samples)
+            for sample in family.samples:
+                series = name + sample.labels
+                total = _value(sample.read) + sum(peer.numbers.get(series, 0.0) for peer in peers)
+                lines.append(f"{series} {_number(total)}")
         return "\n".join((*lines, "")).encode()
+
+    def snapshot(self) -> bytes:
+        meters = [(m.method, m.route, m.statuses, m.buckets, m.seconds) for m in _added(self._meters)]
+        numbers = {
+            name + sample.labels: _value(sample.read)
+            for name, family in self._families.items()
+            for sample in family.samples
+        }
+        return msgspec.msgpack.encode(Snapshot(meters, numbers))
 
     def _register(
         self, kind: str, name: str, help: str, read: Callable[[], float], labels: Mapping[str, str]
@@ -142,9 +170,19 @@ def _escape(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def _number(read: Callable[[], float]) -> str:
+def _meter_of(counted: tuple[str, str, dict[int, int], list[int], float]) -> Meter:
+    meter = Meter(counted[0], counted[1])
+    meter.statuses, meter.buckets, meter.seconds = counted[2:]
+    return meter
+
+
+def _value(read: Callable[[], float]) -> float:
     """One number that cannot be read must not hide all the others."""
     try:
-        return repr(float(read())).replace("inf", "Inf")
+        return float(read())
     except Exception:
-        return "NaN"
+        return math.nan
+
+
+def _number(value: float) -> str:
+    return "NaN" if math.isnan(value) else repr(value).replace("inf", "Inf")
