@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from inver.cli import demo_delta
 from inver.cli.options import Subparsers, verb
 from inver.errors import Broken, Conflict
 
@@ -48,6 +49,7 @@ def run(arguments: Namespace) -> int:
             token = (home / "admin.token").read_text().strip()
             with connect(token=token, home=home) as client:
                 show(client)
+            demo_delta.show(json.loads((home / "server.json").read_text())["url"], token, say)
         say("stopped", "everything that was acknowledged is on disk")
     return 0
 
@@ -119,4 +121,6 @@ def commit(table: str, version: int) -> dict[str, Any]:
 
 
 def say(what: str, text: str) -> None:
-    print(f"  {what:12} {text}", flush=True)
+    # In one piece: two writers may speak at the same time.
+    sys.stdout.write(f"  {what:12} {text}\n")
+    sys.stdout.flush()
