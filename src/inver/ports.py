@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from enum import StrEnum
 from typing import Protocol
 
 import msgspec
@@ -15,6 +16,7 @@ from inver.domain.locations import Location
 from inver.domain.principals import Principal, PrincipalInfo, PrincipalKind, Scope
 from inver.domain.securables import Catalog, Schema, SecurableKind
 from inver.domain.tables import Table, TableDetails
+from inver.secrets import Secret
 
 
 class ObjectInfo(msgspec.Struct, frozen=True):
@@ -58,6 +60,30 @@ class ObjectStore(Protocol):
 
     async def signed_url(self, path: str, expires_in_s: int) -> str:
         """A URL that lets its holder GET this one object until it expires."""
+        ...
+
+
+class StorageAccess(StrEnum):
+    READ = "READ"
+    READ_WRITE = "READ_WRITE"
+
+
+class StorageCredential(msgspec.Struct, frozen=True, kw_only=True):
+    """Keys to everything below one location, of one cloud; the others are None."""
+
+    expires_at: int
+    access_key_id: str | None = None
+    secret_access_key: Secret | None = None
+    session_token: Secret | None = None
+    sas_token: Secret | None = None
+    oauth_token: Secret | None = None
+
+
+class CredentialVendor(Protocol):
+    """Makes short-lived keys to storage. Whoever calls it has been allowed what is asked for."""
+
+    async def vend(self, location: Location, access: StorageAccess) -> StorageCredential | None:
+        """None where clients reach the storage by means of their own."""
         ...
 
 
@@ -126,7 +152,10 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: SecurableKind
     id: str
+    name: str
     key: str
+    owner: str
+    parent_id: str
     column: str | None
 
 

@@ -43,7 +43,7 @@ class TokenAuthenticator:
             if principal.epoch == self._directory.known_epoch and now < until:
                 self._used[token_id] = now
                 return principal
-        return self._verify(presented, client)
+        return self._verify(presented, client, known is not None)
 
     async def flush_last_used(self) -> None:
         """Write down when tokens were last used; a minute's delay is fine, a write per request is not."""
@@ -51,8 +51,10 @@ class TokenAuthenticator:
         if used:
             await self._directory.touch_tokens(used)
 
-    async def _verify(self, presented: bytes, client: str) -> Principal:
-        self._throttle.check(client)
+    async def _verify(self, presented: bytes, client: str, was_good: bool) -> Principal:
+        if not was_good:
+            # Somebody who guesses from the same address must not lock out who does not.
+            self._throttle.check(client)
         # The epoch is read first: whatever changes after it makes the principal stale.
         epoch = await self._directory.epoch()
         try:
@@ -67,6 +69,7 @@ class TokenAuthenticator:
             if stored.expires_at is not None and stored.expires_at <= now:
                 raise Unauthenticated("the token has expired")
         except Unauthenticated:
+            self._known.pop(presented, None)
             self._throttle.failed(client)
             raise
         if len(self._known) >= CACHE_LIMIT:

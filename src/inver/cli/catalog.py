@@ -23,7 +23,7 @@ def add(commands: Subparsers) -> None:
         "inver catalog list -o json",
     )
     show_ = verb(verbs, "show", show, "show a catalog", "inver catalog show main")
-    show_.add_argument("catalog")
+    show_.add_argument("catalog", help="its name")
     create_ = verb(
         verbs,
         "create",
@@ -32,7 +32,7 @@ def add(commands: Subparsers) -> None:
         "inver catalog create research",
         "inver catalog create archive --comment 'closed years' --set tier=cold",
     )
-    create_.add_argument("catalog")
+    create_.add_argument("catalog", help="its name")
     add_description(create_, creating=True)
     create_.add_argument(
         "--storage-root", metavar="URI", help="where its managed tables lie, if not in the warehouse"
@@ -44,7 +44,7 @@ def add(commands: Subparsers) -> None:
         "change a catalog's comment, properties or owner",
         "inver catalog alter archive --comment 'all closed years' --unset tier",
     )
-    alter_.add_argument("catalog")
+    alter_.add_argument("catalog", help="its name")
     add_description(alter_, creating=False)
     delete_ = verb(
         verbs,
@@ -53,7 +53,7 @@ def add(commands: Subparsers) -> None:
         "delete an empty catalog",
         "inver catalog delete archive",
     )
-    delete_.add_argument("catalog")
+    delete_.add_argument("catalog", help="its name")
 
 
 def list_(arguments: Namespace) -> int:

@@ -23,7 +23,7 @@ def add(commands: Subparsers) -> None:
         shows=False,
         remote=False,
     )
-    parser.add_argument("shell", choices=SHELLS)
+    parser.add_argument("shell", choices=SHELLS, help="one of bash, zsh, fish")
 
 
 def completion(arguments: Namespace) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -36,10 +36,7 @@ def add(commands: Subparsers) -> None:
     _add_place(follow_, None)
 
 
-def _add_place(parser: object, limit: int | None) -> None:
-    from argparse import ArgumentParser
-
-    assert isinstance(parser, ArgumentParser)
+def _add_place(parser: ArgumentParser, limit: int | None) -> None:
     parser.add_argument(
         "--after",
         metavar="SEQUENCE",

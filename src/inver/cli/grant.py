@@ -54,7 +54,7 @@ def add(commands: Subparsers) -> None:
         "inver grant explain ana read main.sales.orders",
         about="Exit status 0 says that it may, 1 that it may not.",
     )
-    explain_.add_argument("principal")
+    explain_.add_argument("principal", help="user, service or group")
     explain_.add_argument("action", help="such as read, commit, drop, create-table")
     explain_.add_argument("securable", help=ON)
 

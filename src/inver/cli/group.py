@@ -17,11 +17,11 @@ def add(commands: Subparsers) -> None:
     verbs = noun(commands, "group", "list and change groups of principals", "inver group list")
     verb(verbs, "list", list_, "list the groups", "inver group list")
     show_ = verb(verbs, "show", show, "show a group and its members", "inver group show analysts")
-    show_.add_argument("group")
+    show_.add_argument("group", help="its name")
     create_ = verb(
         verbs, "create", create, "make a group", "inver group create auditors --comment 'read everything'"
     )
-    create_.add_argument("group")
+    create_.add_argument("group", help="its name")
     create_.add_argument("--comment", metavar="TEXT", help="who belongs to it")
     add_ = verb(
         verbs,
@@ -31,15 +31,15 @@ def add(commands: Subparsers) -> None:
         "inver group add auditors ana etl",
         about="A group may be a member of another group.",
     )
-    add_.add_argument("group")
-    add_.add_argument("principal", nargs="+")
+    add_.add_argument("group", help="its name")
+    add_.add_argument("principal", nargs="+", help="user, service or group")
     remove_ = verb(
         verbs, "remove", remove, "take principals out of a group", "inver group remove auditors etl"
     )
-    remove_.add_argument("group")
-    remove_.add_argument("principal", nargs="+")
+    remove_.add_argument("group", help="its name")
+    remove_.add_argument("principal", nargs="+", help="user, service or group")
     delete_ = verb(verbs, "delete", delete, "delete a group", "inver group delete auditors")
-    delete_.add_argument("group")
+    delete_.add_argument("group", help="its name")
 
 
 def list_(arguments: Namespace) -> int:

@@ -9,26 +9,9 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
 from inver import __version__
-from inver.cli import (
-    catalog,
-    completion,
-    config,
-    demo,
-    doctor,
-    event,
-    grant,
-    group,
-    migrate,
-    principal,
-    schema,
-    search,
-    serve,
-    table,
-    token,
-    transaction,
-)
 from inver.cli.options import examples
 from inver.errors import (
     AlreadyExists,
@@ -42,23 +25,25 @@ from inver.errors import (
 )
 
 COMMANDS = (
-    serve,
-    migrate,
-    demo,
-    catalog,
-    schema,
-    table,
-    principal,
-    group,
-    token,
-    grant,
-    transaction,
-    event,
-    search,
-    config,
-    doctor,
-    completion,
+    "serve",
+    "migrate",
+    "demo",
+    "catalog",
+    "schema",
+    "table",
+    "principal",
+    "group",
+    "token",
+    "grant",
+    "transaction",
+    "event",
+    "search",
+    "config",
+    "doctor",
+    "completion",
 )
+"""Each is a module of this package, in the order of the help."""
+
 REFUSED = 1
 _STATUS: tuple[tuple[tuple[type[InverError], ...], int], ...] = (
     ((NotFound,), 3),
@@ -67,7 +52,8 @@ _STATUS: tuple[tuple[tuple[type[InverError], ...], int], ...] = (
 )
 
 
-def parser() -> argparse.ArgumentParser:
+def parser(only: str | None = None) -> argparse.ArgumentParser:
+    """All commands; or the one that is asked for, since the others take their time to load."""
     top = argparse.ArgumentParser(
         prog="inver",
         description="One catalog for Delta, Iceberg and Lance tables.",
@@ -77,13 +63,16 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"inver {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for command in COMMANDS:
-        command.add(commands)
+    for name in COMMANDS:
+        if only in (None, name):
+            import_module(f"inver.cli.{name}").add(commands)
     return top
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    arguments = parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    asked = words[0] if words and words[0] in COMMANDS else None
+    arguments = parser(asked).parse_args(words)
     try:
         code: int = arguments.run(arguments)
         sys.stdout.flush()

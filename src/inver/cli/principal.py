@@ -24,7 +24,7 @@ def add(commands: Subparsers) -> None:
     )
     list_parser.add_argument("--kind", choices=("user", "service", "group"), help="only these")
     show_ = verb(verbs, "show", show, "show a principal and its groups", "inver principal show ana")
-    show_.add_argument("name")
+    show_.add_argument("name", help="of the principal")
     verb(verbs, "whoami", whoami, "show whose token this is", "inver principal whoami")
     create_ = verb(
         verbs,
@@ -34,7 +34,7 @@ def add(commands: Subparsers) -> None:
         "inver principal create bo --comment 'sales, Oslo'",
         "inver principal create nightly --kind service",
     )
-    create_.add_argument("name")
+    create_.add_argument("name", help="of the principal")
     create_.add_argument("--kind", choices=("user", "service"), default="user", help="(default: %(default)s)")
     create_.add_argument("--comment", metavar="TEXT", help="who or what it is")
     disable_ = verb(
@@ -44,11 +44,11 @@ def add(commands: Subparsers) -> None:
         "take every access from a principal, for now",
         "inver principal disable bo",
     )
-    disable_.add_argument("name")
+    disable_.add_argument("name", help="of the principal")
     enable_ = verb(
         verbs, "enable", enable, "give a disabled principal its access back", "inver principal enable bo"
     )
-    enable_.add_argument("name")
+    enable_.add_argument("name", help="of the principal")
     delete_ = verb(
         verbs,
         "delete",
@@ -56,7 +56,7 @@ def add(commands: Subparsers) -> None:
         "delete a principal that owns nothing",
         "inver principal delete bo",
     )
-    delete_.add_argument("name")
+    delete_.add_argument("name", help="of the principal")
     _add_secret(verbs)
 
 
@@ -74,13 +74,13 @@ def _add_secret(verbs: Subparsers) -> None:
         "make a secret; it is shown this once",
         "inver principal secret create etl --label airflow --expires 90d -o json",
     )
-    create_.add_argument("name")
+    create_.add_argument("name", help="of the principal")
     create_.add_argument("--label", help="what it is used for")
     create_.add_argument("--expires", type=seconds, metavar="DURATION", help="such as 90d; without it, never")
     list_parser = verb(
         secrets, "list", list_secrets, "list the secrets of a principal", "inver principal secret list etl"
     )
-    list_parser.add_argument("name")
+    list_parser.add_argument("name", help="of the principal")
     revoke_ = verb(
         secrets,
         "revoke",
@@ -88,8 +88,8 @@ def _add_secret(verbs: Subparsers) -> None:
         "end a secret",
         'inver principal secret revoke etl "$(inver principal secret list etl --quiet | tail -1)"',
     )
-    revoke_.add_argument("name")
-    revoke_.add_argument("id")
+    revoke_.add_argument("name", help="of the principal")
+    revoke_.add_argument("id", help="as `inver principal secret list` shows it")
 
 
 def list_(arguments: Namespace) -> int:

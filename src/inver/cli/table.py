@@ -62,7 +62,7 @@ def add(commands: Subparsers) -> None:
         'inver table undrop "$(inver table list main.sales --dropped --quiet)"',
         about="By id, which `inver table list --dropped` shows: its name may be taken by now.",
     )
-    undrop.add_argument("id")
+    undrop.add_argument("id", help="of the dropped table")
     undrop.add_argument("--to", metavar="NAME", help=f"under another name: {NAME}")
     history = verb(
         verbs,
@@ -79,6 +79,18 @@ def add(commands: Subparsers) -> None:
         "--limit", type=int, default=100, metavar="N", help="at most so many (default: %(default)s)"
     )
     history.add_argument("--branch", help="versions of a branch (default: those of the table itself)")
+    metrics = verb(
+        verbs,
+        "metrics",
+        do.metrics,
+        "show what clients measured of their commits",
+        "inver table metrics main.sales.orders",
+        "inver table metrics main.sales.orders --limit 10 -o json",
+    )
+    metrics.add_argument("table", help=NAME)
+    metrics.add_argument(
+        "--limit", type=int, default=100, metavar="N", help="at most so many (default: %(default)s)"
+    )
 
 
 def _add_making(verbs: Subparsers) -> None:
@@ -108,7 +120,9 @@ def _add_making(verbs: Subparsers) -> None:
 
 def _add_definition(parser: ArgumentParser) -> None:
     parser.add_argument("table", help=NAME)
-    parser.add_argument("--format", required=True, choices=FORMATS, type=str.lower)
+    parser.add_argument(
+        "--format", required=True, choices=FORMATS, type=str.lower, help="who writes its files, and how"
+    )
     add_description(parser, creating=True)
     parser.add_argument(
         "--columns",

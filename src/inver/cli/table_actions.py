@@ -9,7 +9,7 @@ from inver.cli import output
 from inver.cli.options import changes, open_client, read_json
 
 if TYPE_CHECKING:
-    from inver.client.types import Commit, Table
+    from inver.client.types import Commit, Report, Table
 
 
 def list_(arguments: Namespace) -> int:
@@ -93,6 +93,22 @@ def history(arguments: Namespace) -> int:
         ("ROWS", lambda item: _balance(item.counts, "rows")),
         ("FILES", lambda item: _balance(item.counts, "files")),
         ("TRANSACTION", lambda item: item.transaction),
+    ]
+    output.show_list(arguments, found, columns, lambda item: str(item.version))
+    return 0
+
+
+def metrics(arguments: Namespace) -> int:
+    with open_client(arguments) as client:
+        found = client.metrics(arguments.table, limit=arguments.limit)
+    columns: list[output.Column[Report]] = [
+        ("VERSION", lambda item: item.version),
+        ("AT", lambda item: output.moment(item.at)),
+        ("FILES", lambda item: _balance(item.report, "files")),
+        ("BYTES", lambda item: _balance(item.report, "bytes")),
+        ("INSERTED", lambda item: item.report.get("rows_inserted")),
+        ("REMOVED", lambda item: item.report.get("rows_removed")),
+        ("UPDATED", lambda item: item.report.get("rows_updated")),
     ]
     output.show_list(arguments, found, columns, lambda item: str(item.version))
     return 0

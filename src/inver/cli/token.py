@@ -43,7 +43,7 @@ def add(commands: Subparsers) -> None:
         "end a token",
         'inver token revoke "$(inver token list --principal ana --quiet | tail -1)"',
     )
-    revoke_.add_argument("id")
+    revoke_.add_argument("id", help="as `inver token list` shows it")
 
 
 def create(arguments: Namespace) -> int:

@@ -18,7 +18,7 @@ COMMIT = '{"op": "commit", "table": {"name": ["main", "sales", "orders"]}, "vers
 def add(commands: Subparsers) -> None:
     verbs = noun(commands, "transaction", "show and run transactions", "inver transaction show 1")
     show_ = verb(verbs, "show", show, "show what a transaction changed", "inver transaction show 1")
-    show_.add_argument("number")
+    show_.add_argument("number", help="as a receipt or an event has it")
     run_ = verb(
         verbs,
         "run",

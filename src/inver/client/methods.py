@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from functools import update_wrapper
+from functools import wraps
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from inver.client.core import Call, Page
@@ -22,7 +22,6 @@ class Method(Generic[P, T]):
 
     def __init__(self, make: Callable[P, Call[T]]) -> None:
         self._make = make
-        update_wrapper(self, make)  # type: ignore[arg-type]
 
     @overload
     def __get__(self, client: Client, owner: type) -> Callable[P, T]: ...
@@ -34,7 +33,12 @@ class Method(Generic[P, T]):
     def __get__(self, client: Any, owner: type) -> Any:
         if client is None:
             return self._make
-        return lambda *args, **kwargs: client.run(self._make(*args, **kwargs))
+
+        @wraps(self._make)
+        def call(*args: P.args, **kwargs: P.kwargs) -> Any:
+            return client.run(self._make(*args, **kwargs))
+
+        return call
 
 
 class Listing(Generic[P, T]):
@@ -42,7 +46,6 @@ class Listing(Generic[P, T]):
 
     def __init__(self, make: Callable[P, Call[Page[T]]]) -> None:
         self._make = make
-        update_wrapper(self, make)  # type: ignore[arg-type]
 
     @overload
     def __get__(self, client: Client, owner: type) -> Callable[P, Iterator[T]]: ...
@@ -54,7 +57,12 @@ class Listing(Generic[P, T]):
     def __get__(self, client: Any, owner: type) -> Any:
         if client is None:
             return self._make
-        return lambda *args, **kwargs: client.items(self._make(*args, **kwargs))
+
+        @wraps(self._make)
+        def call(*args: P.args, **kwargs: P.kwargs) -> Any:
+            return client.items(self._make(*args, **kwargs))
+
+        return call
 
 
 class Operations:
@@ -79,6 +87,7 @@ class Operations:
     drop_table = Method(relations.drop_table)
     undrop_table = Method(relations.undrop_table)
     history = Method(relations.history)
+    metrics = Method(relations.metrics)
     transact = Method(relations.transact)
     transaction = Method(relations.transaction)
 

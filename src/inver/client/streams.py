@@ -15,6 +15,7 @@ from inver.client.transport import IDLE_S, Address
 Connection: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 _LARGEST_HEAD = 256 * 2**10
+_BROKEN = (OSError, EOFError, ValueError, asyncio.LimitOverrunError, http.client.HTTPException)
 
 
 class Streams:
@@ -33,7 +34,7 @@ class Streams:
                 writer.write(self._encode(request))
                 await writer.drain()
                 response, keep = await _read(reader, request.method)
-        except (OSError, EOFError, ValueError, http.client.HTTPException) as error:
+        except _BROKEN as error:
             reason = (
                 "it took too long" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
             )

@@ -81,6 +81,15 @@ class Commit(Answer, kw_only=True):
     counts: dict[str, int] | None = None
 
 
+class Report(Answer, kw_only=True):
+    """What a client measured of one of its commits."""
+
+    version: int
+    at: int
+    by: str
+    report: dict[str, Any]
+
+
 class OperationResult(Answer, kw_only=True):
     id: str
     version: int | None = None

@@ -157,7 +157,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = ()
     database: Annotated[
         str | None,
-        Option(URL, "A postgresql:// URL.", "database.url", "SQLite in the file inver.db in server.home"),
+        Option(
+            URL,
+            "Where PostgreSQL is, as a postgresql:// URL.",
+            "database.url",
+            "SQLite in the file inver.db in server.home",
+        ),
     ] = None
     hold_ms: Annotated[int, Option(DURATION, "How long a dropped table can come back.", "tables.hold")] = (
         7 * MILLISECONDS["d"]

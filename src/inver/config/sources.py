@@ -7,14 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from inver.config.settings import (
-    AuthSettings,
-    LimitSettings,
-    Setting,
-    Settings,
-    StorageSettings,
-    settings_table,
-)
+from msgspec.structs import replace
+
+from inver.config.settings import Setting, Settings, settings_table
 from inver.errors import Invalid
 
 FILE = "inver.toml"
@@ -98,18 +93,16 @@ def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[Setting, Any
 
 
 def _build(values: dict[str, Any], origins: dict[str, str]) -> Settings:
-    top: dict[str, Any] = {}
-    nested: dict[str, dict[str, Any]] = {"storage": {}, "auth": {}, "limits": {}}
+    top: dict[str, Any] = {"origins": origins}
+    nested: dict[str, dict[str, Any]] = {}
     for key, value in values.items():
-        path = settings_table()[key].path
-        (top if len(path) == 1 else nested[path[0]])[path[-1]] = value
-    return Settings(
-        **top,
-        storage=StorageSettings(**nested["storage"]),
-        auth=AuthSettings(**nested["auth"]),
-        limits=LimitSettings(**nested["limits"]),
-        origins=origins,
-    )
+        *section, name = settings_table()[key].path
+        given = nested.setdefault(section[0], {}) if section else top
+        given[name] = value
+    defaults = Settings()
+    for section_name, given in nested.items():
+        top[section_name] = replace(getattr(defaults, section_name), **given)
+    return replace(defaults, **top)
 
 
 def _sections() -> list[str]:

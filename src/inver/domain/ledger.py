@@ -185,6 +185,7 @@ class UndropTable(msgspec.Struct, frozen=True, kw_only=True):
 
 class PurgeTable(msgspec.Struct, frozen=True, kw_only=True):
     table_id: str
+    expect_etag: int | None = None
 
 
 class MoveCursor(msgspec.Struct, frozen=True, kw_only=True):

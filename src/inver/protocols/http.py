@@ -7,8 +7,10 @@ a test.
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 from urllib.parse import parse_qs
 
 import msgspec
@@ -19,6 +21,12 @@ if TYPE_CHECKING:
     from inver.domain.principals import Principal
 
 JSON = b"application/json"
+T = TypeVar("T")
+
+# The escape for NUL, unless its backslash is itself escaped.
+_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+# Where a value is wrong, or the map in which a key is.
+_PLACE = re.compile(r" - at `(?:key` in `)?\$\.?([^`]*)`$")
 
 
 class BadMessage(Invalid):
@@ -139,3 +147,46 @@ class Face(Protocol):
     def render(self, error: Exception, request: Request | None) -> Response:
         """The protocol's own envelope for any error, unexpected ones included."""
         ...
+
+
+def decode(body: bytes, decoder: Callable[[bytes], T]) -> T:
+    """A JSON body as its type; what is wrong with it is told with the place where it is."""
+    if b"\\u0000" in body and _NUL.search(body) is not None:
+        raise Invalid("the body contains NUL, which no text here may contain", field="body")
+    try:
+        if not body.isascii():
+            # What is kept as raw JSON is not looked at by the decoder.
+            body.decode()
+        return decoder(body)
+    except msgspec.ValidationError as error:
+        text = str(error)
+        place = _PLACE.search(text)
+        message = text if place is None else text[: place.start()]
+        raise Invalid(message, field=(place and place[1]) or "body") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Invalid(f"the body is not valid JSON: {error}", field="body") from None
+    except RecursionError:
+        raise Invalid("the JSON body is nested too deeply", field="body") from None
+
+
+def then(work: Awaitable[T], finish: Callable[[T], Response]) -> Awaitable[Response]:
+    """`finish` applied to the outcome; a future stays a future, so that no task is made for it."""
+    if not isinstance(work, asyncio.Future):
+        return _then(work, finish)
+    answer: asyncio.Future[Response] = work.get_loop().create_future()
+
+    def done(finished: asyncio.Future[T]) -> None:
+        error = finished.exception()
+        if answer.done():
+            return
+        if error is not None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(finish(finished.result()))
+
+    work.add_done_callback(done)
+    return answer
+
+
+async def _then(work: Awaitable[T], finish: Callable[[T], Response]) -> Response:
+    return finish(await work)

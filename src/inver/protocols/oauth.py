@@ -61,8 +61,10 @@ def _credentials(request: Request, form: dict[str, str]) -> tuple[str, str]:
             pair = base64.b64decode(basic[6:].strip(), validate=True).decode()
         except (binascii.Error, UnicodeDecodeError):
             raise Unauthenticated("the Authorization header is not valid") from None
-        client_id, _, client_secret = pair.partition(":")
-        return unquote_plus(client_id), unquote_plus(client_secret)
+        client_id, _, client_secret = (unquote_plus(part) for part in pair.partition(":"))
+        if "\x00" in client_id:
+            raise Unauthenticated("the client id or secret is not valid")
+        return client_id, client_secret
     if "client_id" not in form or "client_secret" not in form:
         raise Unauthenticated("client_id and client_secret are needed")
     return form["client_id"], form["client_secret"]

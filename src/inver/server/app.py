@@ -25,6 +25,7 @@ from inver.domain.principals import ADMIN, SYSTEM, Principal, Scope
 from inver.errors import Broken
 from inver.ids import new_id
 from inver.ports import ObjectStore, Store
+from inver.protocols import unity
 from inver.protocols.docs.routes import Docs
 from inver.protocols.http import Face, Request
 from inver.protocols.iceberg.routes import Iceberg
@@ -43,7 +44,9 @@ from inver.server.peers import Peers
 from inver.server.router import Router
 from inver.server.services import Services
 from inver.server.telemetry import Telemetry
+from inver.services.credentials import Credentials
 from inver.services.tokens import new_token, split_token
+from inver.storage.vending import NoVending
 
 log = logging.getLogger("inver.server")
 
@@ -84,7 +87,7 @@ class App:
             self.authenticator = TokenAuthenticator(store, clock, services.throttle)
         authenticate = self.authenticator
         management = self._management(server_id)
-        faces: list[Face] = [management, Iceberg(services.tokens)]
+        faces: list[Face] = [management, Iceberg(services.tokens), *self._unity(server_id)]
         faces.append(Docs(lambda: _document(management)))
         checks = {"database": store.ping}
         self.telemetry = Telemetry()
@@ -112,6 +115,24 @@ class App:
                 DoctorRoutes(services.doctor),
             ]
         )
+
+    def _unity(self, server_id: str) -> list[Face]:
+        services = self.services
+        delta, tables, transactions = services.delta, services.tables, services.transactions
+        locating = unity.Locating(services.catalogs)
+        credentials = Credentials(
+            self.store, services.names, services.access, services.placement, NoVending()
+        )
+        rooms: list[unity.Room] = [
+            unity.CatalogRoutes(services.catalogs, services.cascade, self.store.names_of),
+            unity.TableRoutes(delta, tables, transactions, services.listing, locating),
+            unity.CommitRoutes(delta),
+            unity.CredentialRoutes(credentials),
+            unity.PermissionRoutes(services.permissions, server_id),
+        ]
+        v1 = unity.DeltaRoutes(delta, tables, transactions, services.catalogs, credentials, locating)
+        control = unity.ControlRoutes(services.principals, services.tokens, self.authenticator)
+        return [unity.Unity(rooms), unity.DeltaV1(v1), unity.UnityControl(control)]
 
     def share_metrics(self, folder: Path, number: int) -> None:
         """Let the workers of one server add up their counters in a folder of theirs."""

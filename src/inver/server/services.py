@@ -12,8 +12,10 @@ from inver.domain.locations import Location
 from inver.ports import ObjectStore, Store
 from inver.services.access import Access
 from inver.services.audit import Audit
+from inver.services.cascade import Cascade
 from inver.services.catalogs import Catalogs
 from inver.services.delta.commits import Commits
+from inver.services.delta.listing import Listing
 from inver.services.delta.publishing import Publishing
 from inver.services.delta.tables import UNSTAGE, DeltaTables
 from inver.services.doctor import Doctor
@@ -22,6 +24,7 @@ from inver.services.followup import FollowUp
 from inver.services.grants import Grants
 from inver.services.names import Names
 from inver.services.once import Once
+from inver.services.permissions import Permissions
 from inver.services.placement import Placement
 from inver.services.principals import Principals
 from inver.services.purging import Purging
@@ -49,16 +52,20 @@ class Services:
         self.audit = Audit(store, clock)
         self.access = access = Access(store, self.audit)
         self.names = names = Names(store)
-        self.throttle = Throttle(clock)
+        auth = settings.auth
+        self.throttle = Throttle(clock, auth.failures, int(auth.failure_interval * 1000))
         self.once = Once(store, clock)
         self.catalogs = Catalogs(store, clock, names, access)
         self.tables = Tables(store, names, access, self.catalogs)
         self.tokens = Tokens(store, clock, access, self.throttle)
         self.principals = Principals(store, clock, access)
         self.grants = Grants(store, clock, names, access)
+        self.permissions = Permissions(store, clock, self.grants, access)
+        self.cascade = Cascade(store, clock, names, access, settings.hold_ms)
+        self.listing = Listing(store, access)
         self.search = Search(store, access)
         self.feed = Feed(store, access)
-        placement = Placement(warehouse, external)
+        self.placement = placement = Placement(warehouse, external)
         self.transactions = Transactions(store, clock, names, access, placement, self.once, settings.hold_ms)
         self.doctor = Doctor(store, clock, access, open_objects, warehouse)
         purging = Purging(store, clock, open_objects)

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from inver.domain.grants import Action, Chain, Decision, Node, Standing, allowed, explain, visible
+import msgspec
+
+from inver.domain.grants import RULES, Action, Chain, Decision, Node, Standing, allowed, explain, visible
 from inver.domain.principals import ADMINS, Principal, PrincipalInfo, Scope
 from inver.domain.securables import METASTORE_ID, Catalog, SecurableKind
 from inver.domain.tables import Table
@@ -21,6 +23,7 @@ from inver.services.context import Caller
 METASTORE = Node(SecurableKind.METASTORE, METASTORE_ID, ADMINS.id, ())
 METASTORE_CHAIN: Chain = (METASTORE,)
 FACTS_LIMIT = 50_000
+"""Tables of which is remembered where they stand, and grants of which is remembered whose they are."""
 
 
 def missing(kind: str, shown: str) -> NotFound:
@@ -36,6 +39,7 @@ class Access:
         self._standings: dict[tuple[str, Scope], Standing] = {}
         self._schemas: dict[str, Chain] = {}
         self._tables: dict[str, Chain] = {}
+        self._grants = 0
 
     async def require(self, caller: Caller, action: Action, chain: Chain, shown: str = "") -> None:
         """Refuse unless allowed: not found when the caller may not even see it, else forbidden."""
@@ -43,11 +47,18 @@ class Access:
         if not allowed(standing, action, chain):
             raise self._refusal(caller, standing, action, chain, shown)
 
+    async def require_own(self, caller: Caller, action: Action) -> None:
+        """What everybody may do with what is their own, as far as their credential reaches."""
+        standing = await self.standing(caller)
+        if standing.read_only and RULES[action].changes:
+            self._audit.denied(caller.principal.id, action, caller.principal.id)
+            raise Forbidden(
+                f"{caller.principal.name} may not {action} with a read-only token",
+                fix="needed: a token whose scope is not read-only",
+            )
+
     async def permits(self, caller: Caller, action: Action, chain: Chain) -> bool:
         return allowed(await self.standing(caller), action, chain)
-
-    async def sees(self, caller: Caller, chain: Chain) -> bool:
-        return visible(await self.standing(caller), chain)
 
     async def standing(self, caller: Caller) -> Standing:
         principal = caller.principal
@@ -57,8 +68,12 @@ class Access:
         standing = self._standings.get(key) if self._is_current(principal.epoch) else None
         if standing is None:
             standing = await self._store.standing(principal)
-            if self._is_current(principal.epoch):
+            # It was read in several steps; a change between them must not mix before and after.
+            if await self._store.epoch() != principal.epoch:
+                raise Stale
+            if self._is_current(principal.epoch) and key not in self._standings:
                 self._standings[key] = standing
+                self._grants += len(standing.grants)
         return standing
 
     def may_commit(self, caller: Caller, table_ids: Iterable[str]) -> bool:
@@ -85,7 +100,11 @@ class Access:
         standing = await self._store.standing(Principal(principal.id, principal.name, principal.kind, scope))
         subjects = {subject for given in standing.grants.values() for subject in given.values()}
         names = await self._store.names_of([*subjects, *standing.subjects])
-        return explain(standing, action, chain, names)
+        decision = explain(standing, action, chain, names)
+        if principal.disabled:
+            missing = (f"to be enabled: {principal.name} is disabled", *decision.missing)
+            return msgspec.structs.replace(decision, allowed=False, missing=missing)
+        return decision
 
     # --- chains ---
 
@@ -117,8 +136,9 @@ class Access:
 
     def _is_current(self, epoch: int) -> bool:
         """Facts belong to the newest epoch that was seen; a newer one starts with none."""
-        if epoch > self._epoch or len(self._tables) > FACTS_LIMIT:
+        if epoch > self._epoch or len(self._tables) > FACTS_LIMIT or self._grants > FACTS_LIMIT:
             self._epoch = max(epoch, self._epoch)
+            self._grants = 0
             self._standings = {}
             self._schemas = {}
             self._tables = {}

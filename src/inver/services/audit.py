@@ -36,4 +36,10 @@ class Audit:
             RecordDenial(principal_id=principal_id, action=action, subject=subject, times=times)
             for (principal_id, action, subject), times in denied.items()
         )
-        await self._store.decide(Transaction(SYSTEM.id, self._clock.now_ms(), operations))
+        try:
+            await self._store.decide(Transaction(SYSTEM.id, self._clock.now_ms(), operations))
+        except Exception:
+            for key, times in self._denied.items():
+                denied[key] = denied.get(key, 0) + times
+            self._denied = denied
+            raise

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 import msgspec
 
 from inver.clock import Clock
 from inver.domain import ledger
-from inver.domain.grants import Action, Chain, shows_all_inside, visible
+from inver.domain.grants import Action, Chain, Node, shows_all_inside, visible
 from inver.domain.ledger import Operation, Transaction
 from inver.domain.locations import Location
 from inver.domain.names import check_name, dotted
@@ -105,16 +106,12 @@ class Catalogs:
         standing = await self._access.standing(caller)
         if shows_all_inside(standing, chain, SecurableKind.SCHEMA):
             return await self._store.schemas(above.id, after, min(limit, MAX_PAGE + 1))
-        found: list[Schema] = []
-        while len(found) < limit:
-            page = await self._store.schemas(above.id, after, MAX_PAGE)
-            for schema in page:
-                if visible(standing, await self._access.schema_chain(caller, schema.id)):
-                    found.append(schema)
-            if len(page) < MAX_PAGE:
-                break
-            after = page[-1].name
-        return found[:limit]
+
+        def shows(schema: Schema) -> bool:
+            node = Node(SecurableKind.SCHEMA, schema.id, schema.owner, (*chain[0].name, schema.name))
+            return visible(standing, (node, *chain))
+
+        return await _visible_page(partial(self._store.schemas, above.id), shows, after, limit)
 
     async def create_schema(
         self,

@@ -22,6 +22,8 @@ class Feed:
         await self._access.require(caller, Action.READ_EVENTS, METASTORE_CHAIN)
         events = await self._store.events(seq, min(limit, MAX_EVENTS))
         if not events and wait_s > 0 and await self._store.wait_for_event(seq, min(wait_s, MAX_WAIT_S)):
+            # Who may read can have changed while the caller waited.
+            await self._access.require(caller, Action.READ_EVENTS, METASTORE_CHAIN)
             events = await self._store.events(seq, min(limit, MAX_EVENTS))
         return events
 
@@ -30,7 +32,7 @@ class Feed:
         return await self._store.last_event()
 
     async def cursor(self, caller: Caller, name: str) -> str:
-        await self._access.require(caller, Action.MOVE_CURSOR, METASTORE_CHAIN)
+        await self._access.require(caller, Action.READ_CURSOR, METASTORE_CHAIN)
         value = await self._store.cursor(name)
         if value is None:
             raise missing("cursor", name)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
 from inver import failpoints
 from inver.clock import Clock
+from inver.errors import InverError
 from inver.ports import Store, WorkItem
 
 log = logging.getLogger("inver.followup")
@@ -50,14 +51,20 @@ class FollowUp:
         items = await self._store.claim_work(
             list(self._tasks), self._worker, self._clock.now_ms(), LEASE_MS, BATCH
         )
-        if items:
-            failpoints.hit("followup_claimed")
-        for item in items:
-            await self._do(item)
+        if not items:
+            return 0
+        failpoints.hit("followup_claimed")
+        beat = asyncio.ensure_future(self._hold(items))
+        try:
+            for item in items:
+                await self._do(item)
+        finally:
+            beat.cancel()
+            with suppress(asyncio.CancelledError):
+                await beat
         return len(items)
 
     async def _do(self, item: WorkItem) -> None:
-        beat = asyncio.ensure_future(self._hold(item))
         try:
             await self._tasks[item.kind](item)
         except Exception as error:
@@ -69,13 +76,12 @@ class FollowUp:
             failpoints.hit("followup_done_before_record")
             self.done += 1
             await self._store.finish_work(item.id, self._worker)
-        finally:
-            beat.cancel()
-            with suppress(asyncio.CancelledError):
-                await beat
 
-    async def _hold(self, item: WorkItem) -> None:
-        """Keep the lease while a long task runs."""
+    async def _hold(self, items: Sequence[WorkItem]) -> None:
+        """Keep the leases while long tasks run, also of those whose turn has not come yet."""
         while True:
             await asyncio.sleep(LEASE_MS / 3_000)
-            await self._store.extend_work(item.id, self._worker, self._clock.now_ms() + LEASE_MS)
+            for item in items:
+                # The next beat tries again. A lease that runs out means that the item is done twice.
+                with suppress(InverError):
+                    await self._store.extend_work(item.id, self._worker, self._clock.now_ms() + LEASE_MS)

@@ -91,7 +91,10 @@ class Grants:
                 return self._access.catalog_chain(await self._names.catalog(name[0]))
             case SecurableKind.SCHEMA if len(name) > 1:
                 schema = await self._names.schema(name[0], name[1:])
-                return await self._access.schema_chain(caller, schema.id)
+                chain = await self._access.schema_chain(caller, schema.id)
+                if not chain:
+                    raise missing("schema", ref.shown())
+                return chain
             case SecurableKind.TABLE if len(name) > 2:
                 table = await self._names.table(TableRef(name=name))
                 return await self._access.table_chain(caller, table)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -38,14 +38,14 @@ class Names:
     async def schema(self, catalog: str, path: Sequence[str]) -> Schema:
         schema = await self._store.schema_by_path(catalog, path)
         if schema is None:
-            await self.catalog(catalog)
+            # Whether there is such a catalog is not for everybody to know.
             raise missing("schema", dotted([catalog, *path]))
         return schema
 
-    async def table(self, ref: TableRef) -> Table:
-        """A table that holds its name; dropped and staged ones are not found."""
+    async def table(self, ref: TableRef, states: Collection[State] = NAMED) -> Table:
+        """A table that holds its name; dropped and staged ones are not found unless they are asked for."""
         table = await self._find(ref)
-        if table is None or table.state not in NAMED:
+        if table is None or table.state not in states:
             raise missing("table", ref.shown())
         return table
 

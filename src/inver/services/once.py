@@ -52,7 +52,8 @@ class Once:
         keyed = KeyedRequest(scope, key, caller.principal.id, sha256(request).hexdigest())
         place = (scope, key)
         while (running := self._running.get(place)) is not None:
-            await running
+            # Not awaited itself: whoever gives up waiting would cancel it for all others.
+            await asyncio.wait([running])
         done = self._running[place] = asyncio.get_running_loop().create_future()
         try:
             record = await self._record(keyed)
@@ -74,9 +75,14 @@ class Once:
                 raise Unavailable("the idempotency key is being used elsewhere; send it again") from None
             return _replay(record, keyed)
         except Refused as refused:
-            if is_final(refused):
-                await self._store.record_refusal(keyed, self._clock.now_ms(), freeze(refused))
-            raise
+            if not is_final(refused):
+                raise
+            await self._store.record_refusal(keyed, self._clock.now_ms(), freeze(refused))
+            # What refused us may be this very request, done by another server: the first record counts.
+            record = await self._store.key_record(keyed.scope, keyed.key)
+            if record is None:
+                raise
+            return _replay(record, keyed)
 
     async def _record(self, keyed: KeyedRequest) -> KeyRecord | None:
         record = await self._store.key_record(keyed.scope, keyed.key)

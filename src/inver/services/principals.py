@@ -27,13 +27,13 @@ class Principals:
         return info, await self._store.groups_of(info.id)
 
     async def get(self, caller: Caller, name: str) -> PrincipalInfo:
-        await self._require(caller)
+        await self._require(caller, Action.READ_PRINCIPALS)
         return await self._named(name)
 
     async def page(
         self, caller: Caller, kind: PrincipalKind | None, after: str, limit: int
     ) -> list[PrincipalInfo]:
-        await self._require(caller)
+        await self._require(caller, Action.READ_PRINCIPALS)
         return await self._store.principals(kind, after, limit)
 
     async def groups_of(self, info: PrincipalInfo) -> list[PrincipalInfo]:
@@ -85,8 +85,8 @@ class Principals:
             raise missing("principal", name)
         return info
 
-    async def _require(self, caller: Caller) -> None:
-        await self._access.require(caller, Action.MANAGE_PRINCIPALS, METASTORE_CHAIN)
+    async def _require(self, caller: Caller, action: Action = Action.MANAGE_PRINCIPALS) -> None:
+        await self._access.require(caller, action, METASTORE_CHAIN)
 
     async def _decide(self, caller: Caller, operation: governance.Governance) -> None:
         await self._require(caller)

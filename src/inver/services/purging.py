@@ -21,7 +21,7 @@ class Purging:
     async def purge(self, item: WorkItem) -> None:
         """A dropped table whose hold time is over."""
         table = await self._store.table_by_id(item.subject)
-        if table is None or table.state is not State.DROPPED:
+        if table is None or table.state not in (State.DROPPED, State.PURGED):
             return
         if table.dropped_at is None or table.dropped_at > item.created_at:
             # Undropped and dropped again since: a later item has its own hold time.
@@ -31,15 +31,18 @@ class Purging:
     async def unstage(self, item: WorkItem) -> None:
         """A staged table that nobody finished in time."""
         table = await self._store.table_by_id(item.subject)
-        if table is not None and table.state is State.STAGED:
+        if table is not None and table.state in (State.STAGED, State.PURGED):
             await self._remove(table)
 
     async def _remove(self, table: Table) -> None:
-        """Files first: should this be interrupted, the row still says that they have to go."""
+        """The row first, so that nobody brings a table back whose files are going.
+
+        Should this be interrupted, the item of work comes back and finds a purged table with files.
+        """
+        if table.state is not State.PURGED:
+            purge = ledger.PurgeTable(table_id=table.id, expect_etag=table.etag)
+            await self._store.decide(ledger.Transaction(SYSTEM.id, self._clock.now_ms(), (purge,)))
         if table.kind is TableKind.MANAGED:
             objects = self._open(Location.parse(table.location))
             async for found in objects.list():
                 await objects.delete(found.path)
-        await self._store.decide(
-            ledger.Transaction(SYSTEM.id, self._clock.now_ms(), (ledger.PurgeTable(table_id=table.id),))
-        )

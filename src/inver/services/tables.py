@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from inver.domain.grants import Action, shows_all_inside
-from inver.domain.ledger import MAIN
+from inver.domain.grants import Action, allowed, shows_all_inside, visible
+from inver.domain.ledger import MAIN, Receipt
 from inver.domain.securables import SecurableKind
 from inver.domain.tables import Table, TableDetails
 from inver.ports import Commit, Report, Store
@@ -39,12 +39,20 @@ class Tables:
             raise missing("table", table.name)
         return details
 
-    async def changed(self, table_id: str) -> tuple[Table, TableDetails | None]:
-        """What the caller has just made of a table. No right is asked for: the change itself needed one."""
+    async def changed(self, caller: Caller, receipt: Receipt) -> tuple[Table, TableDetails | None]:
+        """What the caller has just made of a table. No right is asked for: the change itself needed one.
+
+        A receipt that is given again shows the table as it is now, to who may see it now.
+        """
+        table_id = receipt.results[0].subject
         table = await self._store.table_by_id(table_id)
         if table is None:
             raise missing("table", table_id)
-        return table, await self._store.details(table_id)
+        if not receipt.replayed:
+            return table, await self._store.details(table_id)
+        chain = await self._access.table_chain(caller, table)
+        await self._access.require(caller, Action.SEE, chain, table_id)
+        return table, await self.details(caller, table)
 
     async def full_name(self, table: Table) -> tuple[str, ...]:
         return await self._store.full_name(table.id) or (table.name,)
@@ -63,7 +71,7 @@ class Tables:
         while len(found) < limit:
             page = await self._store.tables_for(subjects, schema.id, after, limit)
             for table in page:
-                if await self._access.sees(caller, await self._access.table_chain(caller, table)):
+                if visible(standing, await self._access.table_chain(caller, table)):
                     found.append(table)
             if len(page) < limit:
                 break
@@ -73,12 +81,14 @@ class Tables:
     async def dropped(self, caller: Caller, catalog: str, path: Sequence[str], limit: int) -> list[Table]:
         """Those that the caller could bring back."""
         schema = await self._catalogs.schema(caller, catalog, path)
-        found = await self._store.dropped_tables(schema.id, min(limit, MAX_PAGE))
-        return [
+        standing = await self._access.standing(caller)
+        found = await self._store.dropped_tables(schema.id, MAX_PAGE)
+        mine = [
             table
             for table in found
-            if await self._access.permits(caller, Action.DROP, await self._access.table_chain(caller, table))
+            if allowed(standing, Action.DROP, await self._access.table_chain(caller, table))
         ]
+        return mine[:limit]
 
     async def reports(self, caller: Caller, ref: TableRef, limit: int = 100) -> list[Report]:
         """What clients measured of their commits, newest first."""

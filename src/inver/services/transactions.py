@@ -14,12 +14,12 @@ import msgspec
 from inver.clock import Clock
 from inver.domain import ledger
 from inver.domain.events import Event
-from inver.domain.grants import Action
+from inver.domain.grants import Action, Chain, Node
 from inver.domain.idempotency import KeyedRequest
 from inver.domain.ledger import MAX_OPERATIONS, Operation, Receipt, Transaction, Work
 from inver.domain.names import check_name, dotted, path_key
-from inver.domain.securables import Schema
-from inver.domain.tables import INITIAL, Format, State, TableKind
+from inver.domain.securables import Schema, SecurableKind
+from inver.domain.tables import INITIAL, NAMED, Format, State, TableKind
 from inver.errors import Invalid, NotFound
 from inver.ids import new_id
 from inver.ports import Store
@@ -32,6 +32,7 @@ from inver.services.placement import Placement
 
 SCOPE = "transactions"
 PURGE = "table.purge"
+_ANY = frozenset(State)
 
 
 class Commit(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,8 +117,11 @@ class Transactions:
         self._once = once
         self._hold_ms = hold_ms
 
-    def decide(self, caller: Caller, intents: Sequence[Intent]) -> Awaitable[Receipt]:
-        """All or none. Commits of tables given by id need no look-up and go straight to the ledger."""
+    def decide(self, caller: Caller, intents: Sequence[Intent], numbered: bool = False) -> Awaitable[Receipt]:
+        """All or none. Commits of tables given by id need no look-up and go straight to the ledger.
+
+        `numbered` names a wrong field by its operation, for callers that asked with a list of them.
+        """
         if not intents:
             raise Invalid("a transaction needs at least one operation", field="operations")
         if len(intents) > MAX_OPERATIONS:
@@ -132,9 +136,7 @@ class Transactions:
                 return self._store.decide(
                     Transaction(principal.id, self._clock.now_ms(), direct, epoch=principal.epoch)
                 )
-        return self._once.run(
-            caller, SCOPE, _canonical(intents), lambda keyed: self._resolve_and_decide(caller, intents, keyed)
-        )
+        return self._decide_once(caller, intents, numbered)
 
     async def get(self, caller: Caller, number: int) -> list[Event]:
         await self._access.require(caller, Action.READ_EVENTS, METASTORE_CHAIN)
@@ -143,8 +145,19 @@ class Transactions:
             raise NotFound(f"transaction {number} does not exist", kind="transaction")
         return events
 
+    async def _decide_once(self, caller: Caller, intents: Sequence[Intent], numbered: bool) -> Receipt:
+        if caller.key is not None:
+            # A recorded outcome is given again without a decision that would find a caller to be stale.
+            await self._access.standing(caller)
+        return await self._once.run(
+            caller,
+            SCOPE,
+            _canonical(intents),
+            lambda keyed: self._resolve_and_decide(caller, intents, numbered, keyed),
+        )
+
     async def _resolve_and_decide(
-        self, caller: Caller, intents: Sequence[Intent], keyed: KeyedRequest | None
+        self, caller: Caller, intents: Sequence[Intent], numbered: bool, keyed: KeyedRequest | None
     ) -> Receipt:
         now = self._clock.now_ms()
         plan = _Plan(caller, self._store, self._names, self._access, self._placement, now + self._hold_ms)
@@ -152,6 +165,8 @@ class Transactions:
             try:
                 await plan.add(intent)
             except Invalid as error:
+                if not numbered:
+                    raise
                 place = f"operations[{index}]" + (f".{error.field}" if error.field else "")
                 raise Invalid(error.message, field=place, fix=error.fix) from None
         return await self._store.decide(
@@ -184,7 +199,7 @@ class _Plan:
         self._access = access
         self._placement = placement
         self._purge_at = purge_at
-        self._made: dict[str, str] = {}
+        self._made: dict[str, Chain] = {}
         self.operations: list[Operation] = []
         self.work: list[Work] = []
 
@@ -222,7 +237,7 @@ class _Plan:
     async def _create(self, intent: CreateTable) -> None:
         if intent.state not in INITIAL:
             raise Invalid(f"a table cannot start as {intent.state}", field="state")
-        schema, name = await self._target(intent.name, "name", intent.kind)
+        schema, above, name = await self._target(intent.name, "name", intent.kind)
         catalog = await self._names.catalog(intent.name[0])
         table_id = new_id()
         location = self._placement.place(intent.kind, table_id, intent.location, catalog, schema)
@@ -243,16 +258,14 @@ class _Plan:
                 column_names=_column_names(intent.columns),
             )
         )
-        self._made[path_key(intent.name)] = table_id
+        self._stands(intent.name, table_id, self._caller.principal.id, above)
 
     async def _alter(self, intent: AlterTable) -> None:
-        table = await self._names.table(intent.table)
-        chain = await self._access.table_chain(self._caller, table)
-        await self._access.require(self._caller, Action.ALTER_TABLE, chain, intent.table.shown())
+        chain = await self._chain(intent.table, Action.ALTER_TABLE)
         columns = intent.columns
         self.operations.append(
             ledger.AlterTable(
-                table_id=table.id,
+                table_id=chain[0].id,
                 expect_etag=intent.expect_etag,
                 comment=intent.comment,
                 properties=intent.properties,
@@ -264,10 +277,10 @@ class _Plan:
 
     async def _rename(self, intent: RenameTable) -> None:
         """Takes the table from one place and makes it in another, so it needs the right to both."""
-        table_id = await self._table(intent.table, Action.RENAME)
-        schema, name = await self._target(intent.to, "to")
-        self.operations.append(ledger.RenameTable(table_id=table_id, schema_id=schema.id, name=name))
-        self._made[path_key(intent.to)] = table_id
+        table = (await self._chain(intent.table, Action.RENAME))[0]
+        schema, above, name = await self._target(intent.to, "to")
+        self.operations.append(ledger.RenameTable(table_id=table.id, schema_id=schema.id, name=name))
+        self._stands(intent.to, table.id, table.owner, above)
 
     async def _drop(self, intent: DropTable) -> None:
         table_id = await self._table(intent.table, Action.DROP)
@@ -282,18 +295,20 @@ class _Plan:
         await self._access.require(self._caller, Action.DROP, chain, intent.table_id)
         schema_id, name = table.schema_id, None
         if intent.to is not None:
-            schema, name = await self._target(intent.to, "to")
+            schema, above, name = await self._target(intent.to, "to")
             schema_id = schema.id
+            self._stands(intent.to, table.id, table.owner, above)
         else:
             above = await self._access.schema_chain(self._caller, schema_id)
             if above:
                 await self._access.require(self._caller, Action.CREATE_TABLE, above)
+                self._stands((*above[0].name, table.name), table.id, table.owner, above)
         self.operations.append(ledger.UndropTable(table_id=table.id, schema_id=schema_id, name=name))
 
     async def _target(
         self, full_name: tuple[str, ...], field: str, kind: TableKind = TableKind.MANAGED
-    ) -> tuple[Schema, str]:
-        """The schema in which a table is to stand, and its name there."""
+    ) -> tuple[Schema, Chain, str]:
+        """The schema in which a table is to stand, what is above the table there, and its name."""
         catalog, path, name = split_name(full_name, field)
         schema = await self._names.schema(catalog, path)
         chain = await self._access.schema_chain(self._caller, schema.id)
@@ -303,17 +318,23 @@ class _Plan:
         await self._access.require(self._caller, Action.CREATE_TABLE, chain, shown)
         if kind is TableKind.EXTERNAL:
             await self._access.require(self._caller, Action.CREATE_EXTERNAL_TABLE, chain, shown)
-        return schema, check_name(name, field)
+        return schema, chain, check_name(name, field)
+
+    def _stands(self, name: tuple[str, ...], table_id: str, owner: str, above: Chain) -> None:
+        """From the next operation on, the name means this table, with what it inherits in its place."""
+        self._made[path_key(name)] = (Node(SecurableKind.TABLE, table_id, owner, name), *above)
 
     async def _table(self, ref: TableRef, action: Action) -> str:
-        if ref.name is not None:
-            made = self._made.get(path_key(ref.name))
-            if made is not None:
-                return made
-        table = await self._names.table(ref)
-        chain = await self._access.table_chain(self._caller, table)
+        return (await self._chain(ref, action))[0].id
+
+    async def _chain(self, ref: TableRef, action: Action) -> Chain:
+        chain = None if ref.name is None else self._made.get(path_key(ref.name))
+        if chain is None:
+            # Whether a commit to a table that is gone has happened before is for the ledger to say.
+            states = _ANY if action is Action.COMMIT and ref.id is not None else NAMED
+            chain = await self._access.table_chain(self._caller, await self._names.table(ref, states))
         await self._access.require(self._caller, action, chain, ref.shown())
-        return table.id
+        return chain
 
 
 def _append(table_id: str, commit: Commit) -> ledger.Append:

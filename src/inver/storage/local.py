@@ -2,7 +2,7 @@
 
 A write goes to a temporary file that is synced before it gets its name, and the folder is synced
 after; so a reader sees all of an object or nothing of it, also after a power cut. Folders are
-opened one by one without following links, so no link below the trusted folder leads anywhere.
+opened without following links, so no link below the trusted folder leads anywhere.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ import errno
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import islice
 from typing import TypeVar
 
 from inver.domain.locations import Location
-from inver.errors import Invalid, NotFound, Unavailable, Unsupported
+from inver.errors import Invalid, InverError, NotFound, Unavailable, Unsupported
 from inver.ports import ObjectInfo
-from inver.storage import files
+from inver.storage import files, reading
+from inver.storage.beneath import open_beneath
 from inver.storage.paths import check_expiry, check_range, split_path, split_prefix
 from inver.storage.signing import UrlSigner
 
@@ -57,7 +59,11 @@ class LocalStore:
         return await _in_thread(path, self._write, _split(path), data, False)
 
     async def get(self, path: str) -> bytes:
-        return await _in_thread(path, self._read, _split(path), 0, None)
+        read = partial(self._read, _split(path), 0, None)
+        try:
+            return await reading.read(read)
+        except OSError as error:
+            raise _explained(path, error) from error
 
     async def get_range(self, path: str, start: int, length: int) -> bytes:
         check_range(start, length)
@@ -93,12 +99,22 @@ class LocalStore:
         raise Unavailable(f"the folder of {'/'.join(segments)!r} is removed as often as it is made")
 
     def _read(self, segments: Sequence[str], start: int, length: int | None) -> bytes:
-        with self._folder(segments[:-1]) as folder:
-            file = files.open_file(folder, segments)
+        file = self._open(segments)
         try:
             return files.read_at(file, start, length)
         finally:
             os.close(file)
+
+    def _open(self, segments: Sequence[str]) -> int:
+        trusted = files.open_trusted(self._base, create=False)
+        try:
+            file = open_beneath(trusted, "/".join((*self._inner, *segments)))
+        finally:
+            os.close(trusted)
+        if file is not None:
+            return file
+        with self._folder(segments[:-1]) as folder:
+            return files.open_file(folder, segments)
 
     def _head(self, segments: Sequence[str]) -> ObjectInfo | None:
         with suppress(FileNotFoundError, NotADirectoryError), self._folder(segments[:-1]) as folder:
@@ -216,9 +232,13 @@ def _info(path: str, status: os.stat_result) -> ObjectInfo:
 async def _in_thread(path: str, work: Callable[..., T], *args: object) -> T:
     try:
         return await asyncio.to_thread(work, *args)
-    except (FileNotFoundError, NotADirectoryError):
-        raise NotFound(f"there is no object {path!r}", kind="object") from None
     except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:
-            raise Invalid(f"a segment of {path!r} is too long for the file system", field="path") from error
-        raise Unavailable(f"the file system failed at {path!r}: {error.strerror}") from error
+        raise _explained(path, error) from error
+
+
+def _explained(path: str, error: OSError) -> InverError:
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return NotFound(f"there is no object {path!r}", kind="object")
+    if error.errno == errno.ENAMETOOLONG:
+        return Invalid(f"a segment of {path!r} is too long for the file system", field="path")
+    return Unavailable(f"the file system failed at {path!r}: {error.strerror}")

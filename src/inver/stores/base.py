@@ -47,6 +47,9 @@ class SqlStore(IdentityReads, DeltaReads):
                 return False
             self._look_out(last)
             await self._waiters.wait(left)
+            if self._waiters.closed:
+                # There may be nothing left to look at.
+                return False
         return True
 
     def _look_out(self, last: int) -> None:

@@ -149,11 +149,15 @@ def verdict(item: Waiting, rows: Sequence[Sequence[Any]]) -> Receipt | Exception
     """What became of a transaction that did not win, from one `LOOK` row per append; None: try again."""
     details: list[ConflictDetail] = []
     standing: list[Winner] = []
+    missing = False
     for index, (op, row) in enumerate(zip(item.appends, rows, strict=True)):
         current = row[0]
-        if current is None:
-            return NotFound("the table does not exist", kind="table")
         winner = Winner(*row[1:6]) if row[1] is not None else None
+        if current is None:
+            missing = True
+            if winner is not None and winner.token == op.token:
+                standing.append(winner)
+            continue
         match judge(op, current, winner):
             case Verdict.REPLAY:
                 assert winner is not None
@@ -165,6 +169,8 @@ def verdict(item: Waiting, rows: Sequence[Sequence[Any]]) -> Receipt | Exception
         number = replayed_transaction(standing)
         if number is not None:
             return receipt(item, number, standing[0].at, replayed=True)
+    if missing:
+        return NotFound("the table does not exist", kind="table")
     if not details:
         return None
     first = details[0]

@@ -137,6 +137,8 @@ def drop_schema(context: Context, op: ledger.DropSchema) -> Steps[Outcome]:
         raise NotEmpty(f"schema {row[0].replace(SEPARATOR, '.')!r} is not empty")
     yield "DELETE FROM schemas WHERE id = ?1", (op.id,)
     yield "DELETE FROM grants WHERE securable_id = ?1", (op.id,)
+    # Its dropped tables inherit nothing any more.
+    yield BUMP_EPOCH, ()
     return Change(Result(op.id), {"name": row[0].replace(SEPARATOR, ".")})
 
 

@@ -16,7 +16,7 @@ from inver.domain.names import name_key
 from inver.domain.principals import BUILT_IN, EVERYONE, PrincipalKind
 from inver.errors import AlreadyExists, Conflict, Invalid, NotEmpty, NotFound, Refused
 from inver.stores.deciding import Change, Context, Noop, Outcome, require_etag
-from inver.stores.epoch import BUMP_EPOCH
+from inver.stores.epoch import BUMP_EPOCH, LOCK_EPOCH
 from inver.stores.sql import Row, Steps, UniqueViolation
 
 _FIXED = frozenset(principal.id for principal in BUILT_IN)
@@ -43,7 +43,8 @@ def alter_principal(context: Context, op: g.AlterPrincipal) -> Steps[Outcome]:
         if op.disabled and op.id in _FIXED:
             raise Invalid(f"{row[0]!r} is built in and cannot be disabled", field="disabled")
         sets["disabled"] = int(op.disabled)
-        yield BUMP_EPOCH, ()
+        if bool(row[3]) is not op.disabled:
+            yield BUMP_EPOCH, ()
     columns = "".join(f", {name} = ?{index}" for index, name in enumerate(sets, start=2))
     yield f"UPDATE principals SET etag = etag + 1{columns} WHERE id = ?1", (op.id, *sets.values())
     return Change(Result(op.id), {"name": row[0], "changed": sorted(sets)})
@@ -80,6 +81,8 @@ def add_member(context: Context, op: g.AddMember) -> Steps[Outcome]:
     member = yield from _lock(op.member_id)
     if op.group_id == EVERYONE.id:
         raise Invalid("every principal is in 'everyone' already", field="group")
+    # Two changes that cannot see each other yet could close a circle together.
+    yield LOCK_EPOCH, ()
     depth = yield from _depth_above(op.group_id, op.member_id)
     depth += (yield from _depth_below(op.member_id)) if member[1] == PrincipalKind.GROUP else 0
     if depth > g.MAX_GROUP_DEPTH:
@@ -107,7 +110,7 @@ def remove_member(context: Context, op: g.RemoveMember) -> Steps[Outcome]:
 
 
 def _depth_above(group_id: str, member_id: str) -> Steps[int]:
-    """Levels of groups from `group_id` upwards; meeting `member_id` there would close a circle."""
+    """Levels of groups from `group_id` upwards, itself included; `member_id` there would close a circle."""
     level, depth = {group_id}, 1
     while level:
         if member_id in level:
@@ -123,14 +126,19 @@ def _depth_above(group_id: str, member_id: str) -> Steps[int]:
 
 
 def _depth_below(group_id: str) -> Steps[int]:
+    """Levels of groups from `group_id` downwards, itself included."""
     level, depth = {group_id}, 0
     while level and depth <= g.MAX_GROUP_DEPTH:
         below: set[str] = set()
         for each in sorted(level):
-            rows = yield "SELECT member_id FROM members WHERE group_id = ?1", (each,)
+            rows = yield (
+                """SELECT m.member_id FROM members m JOIN principals p ON p.id = m.member_id
+                   WHERE m.group_id = ?1 AND p.kind = 'group'""",
+                (each,),
+            )
             below.update(row[0] for row in rows)
         level, depth = below, depth + 1
-    return depth - 1
+    return depth
 
 
 def create_token(context: Context, op: g.CreateToken) -> Steps[Outcome]:
@@ -234,7 +242,7 @@ def record_denial(context: Context, op: g.RecordDenial) -> Steps[Outcome]:
 
 
 def _lock(principal_id: str) -> Steps[Row]:
-    rows = yield "SELECT name, kind, etag FROM principals WHERE id = ?1 {update}", (principal_id,)
+    rows = yield "SELECT name, kind, etag, disabled FROM principals WHERE id = ?1 {update}", (principal_id,)
     if not rows:
         raise NotFound("the principal does not exist", kind="principal")
     return rows[0]

@@ -179,13 +179,17 @@ def _touch(used: Mapping[str, int]) -> Steps[None]:
 
 
 def _standing(principal: Principal) -> Steps[Standing]:
-    """The principal, every group above it, and what any of them was granted."""
+    """The principal, every group above it that is not disabled, and what any of them was granted."""
     subjects = {principal.id, EVERYONE.id}
-    level = [principal.id]
+    level = sorted(subjects)
     for _ in range(MAX_GROUP_DEPTH + 1):
         if not level:
             break
-        rows = yield f"SELECT group_id FROM members WHERE member_id IN ({_marks(level)})", tuple(level)
+        rows = yield (
+            f"""SELECT m.group_id FROM members m JOIN principals p ON p.id = m.group_id
+                WHERE m.member_id IN ({_marks(level)}) AND p.disabled = 0""",
+            tuple(level),
+        )
         level = sorted({row[0] for row in rows} - subjects)
         subjects.update(level)
     everybody = sorted(subjects)
@@ -267,23 +271,37 @@ def _tables_for(subjects: Sequence[str], schema_id: str, after: str, limit: int)
 
 
 def _find(text: str, after: tuple[str, str], limit: int) -> Steps[list[Found]]:
-    """Names and column names that contain `text`, in the order of their keys."""
+    """Names that contain `text`, and tables of which a column does, in the order of their keys."""
     pattern = "%" + text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
     rows = yield (
-        """SELECT kind, id, key, column_name FROM (
-               SELECT 'catalog' AS kind, id, name_key AS key, NULL AS column_name FROM catalogs
+        """SELECT kind, id, name, key, owner, parent_id, column_name FROM (
+               SELECT 'catalog' AS kind, id, name, name_key AS key, owner, '' AS parent_id,
+                   NULL AS column_name
+               FROM catalogs WHERE name_key LIKE ?1 ESCAPE '\\'
+               UNION ALL SELECT 'schema', id, name, name_key, owner, parent_id, NULL FROM schemas
                WHERE name_key LIKE ?1 ESCAPE '\\'
-               UNION ALL SELECT 'schema', id, name_key, NULL FROM schemas WHERE name_key LIKE ?1 ESCAPE '\\'
-               UNION ALL SELECT 'table', id, name_key, NULL FROM tables
+               UNION ALL SELECT 'table', id, name, name_key, owner, schema_id, NULL FROM tables
                WHERE name_key LIKE ?1 ESCAPE '\\' AND state IN ('live', 'declared')
-               UNION ALL SELECT 'table', t.id, t.name_key, c.name FROM columns c
-               JOIN tables t ON t.id = c.table_id
+               UNION ALL SELECT 'table', t.id, t.name, t.name_key, t.owner, t.schema_id, MIN(c.name)
+               FROM columns c JOIN tables t ON t.id = c.table_id
                WHERE c.name_key LIKE ?1 ESCAPE '\\' AND t.name_key NOT LIKE ?1 ESCAPE '\\'
                AND t.state IN ('live', 'declared')
-           ) AS hits WHERE key > ?2 OR (key = ?2 AND id > ?3) ORDER BY key, id, column_name LIMIT ?4""",
+               GROUP BY t.id, t.name, t.name_key, t.owner, t.schema_id
+           ) AS hits WHERE key > ?2 OR (key = ?2 AND id > ?3) ORDER BY key, id LIMIT ?4""",
         (pattern, after[0], after[1], limit),
     )
-    return [Found(kind=SecurableKind(row[0]), id=row[1], key=row[2], column=row[3]) for row in rows]
+    return [
+        Found(
+            kind=SecurableKind(row[0]),
+            id=row[1],
+            name=row[2],
+            key=row[3],
+            owner=row[4],
+            parent_id=row[5],
+            column=row[6],
+        )
+        for row in rows
+    ]
 
 
 def _marks(values: Sequence[Any], start: int = 1) -> str:

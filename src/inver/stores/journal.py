@@ -8,7 +8,7 @@ from typing import Any
 from inver.domain import governance, ledger
 from inver.domain.events import KINDS
 from inver.domain.ledger import Append, Receipt, Result, Transaction, Winner, replayed_transaction
-from inver.errors import Conflict, Stale
+from inver.errors import Conflict, NotFound, Stale
 from inver.ids import new_id
 from inver.ports import KeyTaken
 from inver.stores import containers, governing, relations, versions
@@ -67,8 +67,9 @@ def decide(transaction: Transaction) -> Steps[Receipt]:
         context.index = index
         try:
             outcomes.append((yield from EXECUTE[type(operation)](context, operation)))
-        except Conflict as refused:
-            # Only a transaction that has written nothing yet can be one that was decided before.
+        except (Conflict, NotFound) as refused:
+            # Only a transaction that has written nothing yet can be one that was decided before. A commit
+            # that happened is not denied because its table is gone: its files may be needed again.
             if index == 0:
                 receipt = yield from replay_of(transaction)
                 if receipt is not None:

@@ -131,7 +131,11 @@ class PostgresStore(SqlStore):
         if self._closing:
             raise Unavailable("the server is stopping; send the request again")
         if not (is_plain(transaction) and _tables_differ(transaction)):
-            return asyncio.ensure_future(self._decide_alone(transaction))
+            # Counted from now on, not from when the task first runs: the bound and `close` rely on it.
+            self._running += 1
+            task = asyncio.ensure_future(self._decide_alone(transaction))
+            task.add_done_callback(self._ended)
+            return task
         future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         item = Waiting(transaction, future)
         self._queue.append(item)
@@ -229,20 +233,24 @@ class PostgresStore(SqlStore):
     # --- one transaction at a time ---
 
     async def _decide_alone(self, transaction: Transaction) -> Receipt:
-        self._running += 1
         try:
             receipt = await self.write(lambda: journal.decide(transaction))
-            self._waiters.wake()
-            return receipt
-        finally:
-            self._running -= 1
+        except Stale:
+            # Whoever starts over must not be taken for known under the epoch that has passed.
+            await self.epoch()
+            raise
+        self._waiters.wake()
+        return receipt
+
+    def _ended(self, task: asyncio.Future[Receipt]) -> None:
+        self._running -= 1
 
     async def _transact(self, connection: asyncpg.Connection, steps: Steps[T]) -> T:
         import asyncpg
 
         failpoints.hit("before_decide")
-        await connection.execute("BEGIN")
         try:
+            await connection.execute("BEGIN")
             result = await self._drive(connection, steps)
         except asyncpg.PostgresError as error:
             await _roll_back(connection)
@@ -255,7 +263,8 @@ class PostgresStore(SqlStore):
         failpoints.hit("decided_before_commit")
         try:
             await connection.execute("COMMIT")
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        except _broken(asyncpg.PostgresError) as error:
+            connection.terminate()
             raise OutcomeUnknown("the database did not confirm the commit") from error
         failpoints.hit("committed_before_answer")
         return result
@@ -288,7 +297,7 @@ class PostgresStore(SqlStore):
 
         try:
             return list(await connection.fetch(sql, *arguments))
-        except (OSError, asyncpg.InterfaceError, asyncpg.PostgresConnectionError) as error:
+        except _broken(asyncpg.PostgresConnectionError, asyncpg.OperatorInterventionError) as error:
             self._writer = None
             connection.terminate()
             raise OutcomeUnknown("the connection to the database broke during the commit") from error
@@ -308,9 +317,10 @@ class PostgresStore(SqlStore):
                 connection = await self._connect()
             try:
                 yield connection
-            except (OSError, asyncpg.InterfaceError, asyncpg.PostgresConnectionError) as error:
+            except _broken(asyncpg.PostgresError) as error:
+                # Whatever it was, a new connection starts clean.
                 connection.terminate()
-                raise Unavailable("the connection to the database broke; send the request again") from error
+                raise Unavailable(f"the database did not answer: {error}; send the request again") from error
         finally:
             self._idle.put_nowait(None if connection is None or connection.is_closed() else connection)
 
@@ -323,7 +333,7 @@ class PostgresStore(SqlStore):
                 timeout=10,
                 server_settings={"application_name": "inver", "synchronous_commit": "on"},
             )
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        except _broken(asyncpg.PostgresError) as error:
             raise Unavailable(f"the database cannot be reached: {type(error).__name__}: {error}") from error
 
     async def _poll(self) -> None:
@@ -360,6 +370,13 @@ class PostgresStore(SqlStore):
     async def _schema_version(self, connection: asyncpg.Connection) -> int:
         known = await connection.fetchval("SELECT to_regclass('meta') IS NOT NULL")
         return await self._drive(connection, migrations.read_version()) if known else 0
+
+
+def _broken(*errors: type[Exception]) -> tuple[type[Exception], ...]:
+    """These errors of the server, and what the driver raises when a connection is of no more use."""
+    import asyncpg
+
+    return OSError, asyncpg.InterfaceError, asyncpg.InternalClientError, *errors
 
 
 class _TryAgain(Exception):

@@ -22,6 +22,8 @@ def back_off_ms(attempts: int) -> int:
 
 
 def claim(kinds: Sequence[str], worker: str, now: int, lease_ms: int, limit: int) -> Steps[list[WorkItem]]:
+    if not kinds:
+        return []
     marks = ", ".join(f"?{index}" for index in range(5, 5 + len(kinds)))
     rows = yield (
         f"""UPDATE work SET leased_by = ?1, lease_until = ?2, attempts = attempts + 1

@@ -183,6 +183,9 @@ def undrop_table(context: Context, op: ledger.UndropTable) -> Steps[Outcome]:
         raise AlreadyExists(
             f"table {name!r} already exists", kind="table", fix="undrop it under another name"
         ) from None
+    if (schema_id, name) != (row[4], row[5]):
+        # What the table inherits changes with its place.
+        yield BUMP_EPOCH, ()
     return Change(Result(op.table_id, row[2]), {"name": name, "schema_id": schema_id})
 
 
@@ -190,6 +193,7 @@ def purge_table(context: Context, op: ledger.PurgeTable) -> Steps[Outcome]:
     row = yield from lock_table(op.table_id)
     if row[1] == State.PURGED:
         return Noop(Result(op.table_id, row[2]))
+    require_etag(context, op.table_id, op.expect_etag, row[3])
     yield from _set_state(context, row, State.PURGED, {})
     yield "DELETE FROM grants WHERE securable_id = ?1", (op.table_id,)
     yield "DELETE FROM columns WHERE table_id = ?1", (op.table_id,)

@@ -18,6 +18,7 @@ import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -44,8 +45,9 @@ _PRAGMAS = (
     "PRAGMA cache_size = -65536",
     "PRAGMA temp_store = MEMORY",
 )
+# Times of one table never go back: behind a clock that did, the full rules decide.
 _ADVANCE = """UPDATE tables SET version = ?2, updated_at = ?3, updated_by = ?4
-    WHERE id = ?1 AND version = ?2 - 1 AND state = 'live'"""
+    WHERE id = ?1 AND version = ?2 - 1 AND state = 'live' AND updated_at <= ?3"""
 
 
 class _Item:
@@ -84,8 +86,8 @@ class SqliteStore(SqlStore):
         self._waiters = Waiters()
         self._commits: thread_queue.SimpleQueue[list[_Item] | None] = thread_queue.SimpleQueue()
         self._seq = self._saved_seq = 0
-        self._epoch = self._saved_epoch = 0
-        self._at = 0
+        self._epoch = self._saved_epoch = self._durable_epoch = 0
+        self._connections: list[sqlite3.Connection] = []
 
     @classmethod
     async def open(cls, path: Path) -> SqliteStore:
@@ -99,7 +101,7 @@ class SqliteStore(SqlStore):
             store._load_sequence()
             store._reader.execute("PRAGMA query_only = ON")
         except BaseException:
-            os.close(store._lock)
+            store._let_go()
             raise
         store._thread = threading.Thread(target=store._commit_batches, name="inver-commit", daemon=True)
         store._thread.start()
@@ -113,9 +115,7 @@ class SqliteStore(SqlStore):
         self._commits.put(None)
         await asyncio.to_thread(self._thread.join)
         self._waiters.close()
-        self._reader.close()
-        self._writer.close()
-        os.close(self._lock)
+        self._let_go()
 
     def decide(self, transaction: Transaction) -> asyncio.Future[Receipt]:
         plain = transaction if len(transaction.operations) == 1 and is_plain(transaction) else None
@@ -134,10 +134,11 @@ class SqliteStore(SqlStore):
 
     @property
     def known_epoch(self) -> int:
-        return self._epoch
+        return self._durable_epoch
 
     async def epoch(self) -> int:
-        return self._epoch
+        """What readers see. The writer may be one ahead, in a batch that can still be lost."""
+        return self._durable_epoch
 
     @property
     def queued(self) -> int:
@@ -187,12 +188,19 @@ class SqliteStore(SqlStore):
                 self._run(item)
                 if item.wrote:
                     self._save_sequence()
-                    self._writer.execute("COMMIT")
-                else:
-                    self._rollback()
             except Exception as error:
                 self._rollback()
                 item.outcome = Unavailable(f"the database refused the request: {error}")
+                continue
+            if not item.wrote:
+                self._rollback()
+                continue
+            try:
+                self._writer.execute("COMMIT")
+            except sqlite3.DatabaseError as error:
+                self._rollback()
+                self._reload()
+                item.outcome = OutcomeUnknown(f"the database did not confirm the commit: {error}")
         self._answer(batch)
 
     def _conclude(self, batch: list[_Item]) -> None:
@@ -218,10 +226,6 @@ class SqliteStore(SqlStore):
             item.outcome = Stale()
             return True
         at = transaction.at
-        if at < self._at:
-            at = self._at
-        else:
-            self._at = at
         execute = self._writer.execute
         by = transaction.by
         if execute(_ADVANCE, (op.table_id, op.version, at, by)).rowcount != 1:
@@ -265,6 +269,7 @@ class SqliteStore(SqlStore):
                 self._loop.call_soon_threadsafe(self._answer, batch)
 
     def _answer(self, batch: list[_Item]) -> None:
+        self._durable_epoch = self._epoch
         for item in batch:
             if item.future.done():
                 continue
@@ -278,6 +283,7 @@ class SqliteStore(SqlStore):
     def _fail(self, batch: list[_Item], failure: Exception) -> None:
         """The whole batch is lost. A refusal in it may rest on a neighbour that is gone: send again."""
         self._rollback()
+        self._reload()
         for item in batch:
             if item.future.done():
                 continue
@@ -310,9 +316,12 @@ class SqliteStore(SqlStore):
 
     def _load_sequence(self) -> None:
         self._seq = self._writer.execute("SELECT seq FROM event_head WHERE id = 1").fetchone()[0]
-        last = self._writer.execute("SELECT at FROM events WHERE seq = ?1", (self._seq,)).fetchone()
-        self._at = last[0] if last else 0
-        self._epoch = self._writer.execute(READ_EPOCH).fetchone()[0]
+        self._epoch = self._durable_epoch = self._writer.execute(READ_EPOCH).fetchone()[0]
+
+    def _reload(self) -> None:
+        """A commit that was not confirmed may still have happened: the file knows."""
+        with suppress(sqlite3.DatabaseError):
+            self._load_sequence()
 
     # --- driving SQL ---
 
@@ -347,6 +356,7 @@ class SqliteStore(SqlStore):
         connection = sqlite3.connect(
             self._path, isolation_level=None, check_same_thread=False, cached_statements=512
         )
+        self._connections.append(connection)
         for pragma in _PRAGMAS:
             connection.execute(pragma)
         return connection
@@ -362,6 +372,11 @@ class SqliteStore(SqlStore):
             execute("ROLLBACK")
             raise
         execute("COMMIT")
+
+    def _let_go(self) -> None:
+        for connection in reversed(self._connections):
+            connection.close()
+        os.close(self._lock)
 
     _lock: int
     _loop: asyncio.AbstractEventLoop

@@ -83,7 +83,7 @@ def event_data(op: ledger.Append) -> bytes:
 
 def is_plain(transaction: ledger.Transaction) -> bool:
     """Nothing but appends to main, without other conditions or records: the shape that batches take."""
-    if transaction.keyed is not None or transaction.work:
+    if transaction.keyed is not None or transaction.work or not transaction.operations:
         return False
     return all(
         type(op) is ledger.Append

@@ -12,7 +12,7 @@ from inver.client.core import Call, Page, Response, json_answer, json_body, no_a
 from inver.client.naming import Name, parts_of, segment
 from inver.client.operations.containers import schema_path
 from inver.client.operations.listing import listing
-from inver.client.types import Commit, Receipt, Table, TransactionInfo
+from inver.client.types import Commit, Receipt, Report, Table, TransactionInfo
 
 
 def tables(schema: Name, *, page_size: int | None = None) -> Call[Page[Table]]:
@@ -118,6 +118,17 @@ def history(
     return Call(method="GET", path=table_path(name) + "/commits", query=query, read=read)
 
 
+def metrics(name: Name, *, limit: int | None = None) -> Call[list[Report]]:
+    """What clients measured of their commits, newest version first."""
+
+    def read(response: Response) -> list[Report]:
+        return json_answer(_Reports)(response).reports
+
+    return Call(
+        method="GET", path=table_path(name) + "/metrics", query=query_of(max_results=limit), read=read
+    )
+
+
 def transact(operations: Sequence[dict[str, Any]], *, key: str | None = None) -> Call[Receipt]:
     """All operations or none; each is an object with its kind as `op`."""
     body = json_body({"operations": list(operations)})
@@ -138,3 +149,7 @@ def table_path(name: Name) -> str:
 
 class _History(msgspec.Struct):
     commits: list[Commit]
+
+
+class _Reports(msgspec.Struct):
+    reports: list[Report]

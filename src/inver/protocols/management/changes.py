@@ -95,7 +95,7 @@ class ChangeRoutes:
             except Invalid as error:
                 place = f"operations[{index}].{error.field}"
                 raise Invalid(error.message, field=place, fix=error.fix) from None
-        return then(self._transactions.decide(caller(request), intents), _result)
+        return then(self._transactions.decide(caller(request), intents, numbered=True), _result)
 
     async def get_transaction(self, request: Request) -> Response:
         number = whole(request.args[0], "id")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
 
 from inver.errors import Invalid
 from inver.protocols.http import Request, Response
+from inver.protocols.http import decode as decode_body
+from inver.protocols.http import then as then
 from inver.services.context import Caller
 from inver.services.names import TableRef
 
@@ -22,15 +23,7 @@ encode = msgspec.json.encode
 
 
 def decode(request: Request, decoder: Callable[[bytes], T]) -> T:
-    try:
-        return decoder(request.body)
-    except msgspec.ValidationError as error:
-        message, _, place = str(error).partition(" - at `$")
-        raise Invalid(message, field=place.rstrip("`").lstrip(".") or "body") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Invalid(f"the body is not valid JSON: {error}", field="body") from None
-    except RecursionError:
-        raise Invalid("the JSON body is nested too deeply", field="body") from None
+    return decode_body(request.body, decoder)
 
 
 def caller(request: Request) -> Caller:
@@ -46,29 +39,6 @@ def caller(request: Request) -> Caller:
 def ok(body: Any, status: int = 200, etag: int | None = None) -> Response:
     headers = () if etag is None else ((b"ETag", b'"%d"' % etag),)
     return Response(status, encode(body), headers=headers)
-
-
-def then(work: Awaitable[T], finish: Callable[[T], Response]) -> Awaitable[Response]:
-    """`finish` applied to the outcome; a future stays a future, so that no task is made for it."""
-    if not isinstance(work, asyncio.Future):
-        return _then(work, finish)
-    answer: asyncio.Future[Response] = work.get_loop().create_future()
-
-    def done(finished: asyncio.Future[T]) -> None:
-        error = finished.exception()
-        if answer.done():
-            return
-        if error is not None:
-            answer.set_exception(error)
-        else:
-            answer.set_result(finish(finished.result()))
-
-    work.add_done_callback(done)
-    return answer
-
-
-async def _then(work: Awaitable[T], finish: Callable[[T], Response]) -> Response:
-    return finish(await work)
 
 
 def table_name(request: Request) -> TableRef:

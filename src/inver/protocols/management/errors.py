@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from inver import errors
-from inver.protocols.http import Request, Response
+from inver.protocols.http import BadMessage, Request, Response
 from inver.protocols.management.wire import ConflictInfo, Problem
 
 # The first class that matches decides, so subclasses stand before their parents.
@@ -31,6 +31,8 @@ CONTENT_TYPE = b"application/problem+json"
 
 
 def status_of(error: Exception) -> tuple[int, str]:
+    if isinstance(error, BadMessage):
+        return error.status, "invalid"
     for kind, status, name in _STATUS:
         if isinstance(error, kind):
             return status, name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from inver.domain.ledger import Receipt
 from inver.domain.tables import Table, TableDetails
 from inver.domain.uuids import is_uuid
 from inver.errors import Invalid
@@ -184,7 +185,7 @@ class TableRoutes:
         body = decode(request, _create_table)
         path = (request.args[0], *schema_path(request.args[1]))
         receipt = await self._transactions.decide(caller(request), [body.intent(path)])
-        return await self._changed(receipt.results[0].subject, 201)
+        return await self._changed(request, receipt, 201)
 
     async def get_table(self, request: Request) -> Response:
         return await self._table(request, table_name(request))
@@ -204,7 +205,7 @@ class TableRoutes:
             owner=body.owner,
         )
         receipt = await self._transactions.decide(caller(request), [intent])
-        return await self._changed(receipt.results[0].subject)
+        return await self._changed(request, receipt)
 
     async def drop_table(self, request: Request) -> Response:
         intent = ask.DropTable(table=table_name(request), expect_etag=if_match(request))
@@ -215,7 +216,7 @@ class TableRoutes:
         body = decode(request, _rename)
         intent = ask.RenameTable(table=table_name(request), to=body.to)
         receipt = await self._transactions.decide(caller(request), [intent])
-        return await self._changed(receipt.results[0].subject)
+        return await self._changed(request, receipt)
 
     async def undrop_table(self, request: Request) -> Response:
         body = decode(request, _undrop)
@@ -223,8 +224,8 @@ class TableRoutes:
         if not is_uuid(table_id):
             raise Invalid("a table id is a UUID", field="id")
         intent = ask.UndropTable(table_id=table_id, to=body.to)
-        await self._transactions.decide(caller(request), [intent])
-        return await self._changed(table_id.lower())
+        receipt = await self._transactions.decide(caller(request), [intent])
+        return await self._changed(request, receipt)
 
     async def table_history(self, request: Request) -> Response:
         return await self._history(request, table_name(request))
@@ -248,8 +249,8 @@ class TableRoutes:
         table = await self._tables.get(asks, ref)
         return await self._shown(table, await self._tables.details(asks, table))
 
-    async def _changed(self, table_id: str, status: int = 200) -> Response:
-        return await self._shown(*await self._tables.changed(table_id), status)
+    async def _changed(self, request: Request, receipt: Receipt, status: int = 200) -> Response:
+        return await self._shown(*await self._tables.changed(caller(request), receipt), status)
 
     async def _shown(self, table: Table, details: TableDetails | None, status: int = 200) -> Response:
         info = wire.TableInfo.of(table, details, await self._tables.full_name(table))

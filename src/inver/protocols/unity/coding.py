@@ -1,0 +1,93 @@
+"""What the handlers of Unity's faces share: who asks, full names, pages, plain answers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+
+from inver.errors import Invalid
+from inver.protocols.http import Request, Response
+from inver.protocols.http import decode as decode_body
+from inver.services.context import Caller
+
+PAGE = 1_000
+MOST = 10_000
+
+T = TypeVar("T")
+encode = msgspec.json.encode
+
+NamesOf: TypeAlias = Callable[[Sequence[str]], Awaitable[Mapping[str, str]]]
+"""The names of principals by their ids."""
+
+# Clients parse the answer of a change even when there is nothing to say.
+EMPTY = Response(200, b"{}")
+
+
+def caller(request: Request) -> Caller:
+    assert request.principal is not None
+    return Caller(request.principal, request.request_id)
+
+
+def decode(request: Request, decoder: Callable[[bytes], T]) -> T:
+    return decode_body(request.body, decoder)
+
+
+def ok(body: Any) -> Response:
+    return Response(200, encode(body))
+
+
+def full_name(text: str, parts: int, field: str = "full_name") -> tuple[str, ...]:
+    """`catalog.schema.table`: this dialect has no way to write a name with a dot."""
+    names = tuple(text.split("."))
+    if len(names) != parts or not all(names):
+        shape = ".".join(("catalog", "schema", "table")[:parts])
+        raise Invalid(f"{text[:300]!r} is not a full name of the form {shape}", field=field)
+    return names
+
+
+def required(request: Request, name: str) -> str:
+    value = request.param(name)
+    if not value:
+        raise Invalid(f"the query parameter {name} is required", field=name)
+    return value
+
+
+def flag(request: Request, name: str) -> bool:
+    value = (request.param(name) or "false").lower()
+    if value not in ("true", "false"):
+        raise Invalid(f"{name} must be true or false", field=name)
+    return value == "true"
+
+
+def page_size(request: Request) -> int:
+    """Clients that do not page get all there is, within reason; 0 leaves the size to the server."""
+    text = request.param("max_results")
+    if text is None:
+        return MOST if not request.param("page_token") else PAGE
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 20):
+        raise Invalid("max_results must be a whole number", field="max_results")
+    size = int(text)
+    if size < 0:
+        raise Invalid("max_results must not be negative", field="max_results")
+    return min(size, MOST) or PAGE
+
+
+async def page(
+    fetch: Callable[[str, int], Awaitable[list[T]]], request: Request, name: Callable[[T], str]
+) -> tuple[list[T], str | None]:
+    """A page and where the next one starts. `fetch` gives at most some after a name, in order."""
+    limit = page_size(request)
+    after = request.param("page_token") or ""
+    found: list[T] = []
+    while True:
+        wanted = min(limit - len(found), PAGE) + 1
+        part = await fetch(after, wanted)
+        found += part[: wanted - 1]
+        if len(part) < wanted:
+            return found, None
+        after = name(found[-1])
+        if len(found) >= limit:
+            return found, after

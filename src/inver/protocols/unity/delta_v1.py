@@ -1,0 +1,212 @@
+"""The routes of delta/v1."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+
+import msgspec
+
+from inver.domain.ledger import ConflictDetail, Reason
+from inver.domain.tables import Format, Table, TableKind
+from inver.errors import Conflict, Invalid, NotFound, OutcomeUnknown
+from inver.protocols.http import Request, Response, Route
+from inver.protocols.unity import columns as cols
+from inver.protocols.unity import delta_answers as answers
+from inver.protocols.unity import delta_wire as wire
+from inver.protocols.unity.coding import caller, decode, ok, required
+from inver.protocols.unity.credentials import table_access
+from inver.protocols.unity.delta_updates import read_update
+from inver.protocols.unity.locating import Locating
+from inver.services import transactions as ask
+from inver.services.catalogs import Catalogs
+from inver.services.credentials import Credentials, PathUse
+from inver.services.delta.tables import DeltaTables
+from inver.services.delta.types import Loaded, NewTable
+from inver.services.names import TableRef
+from inver.services.tables import Tables
+from inver.services.transactions import Transactions
+
+_stage = msgspec.json.Decoder(wire.Stage).decode
+_create = msgspec.json.Decoder(wire.Create).decode
+_update = msgspec.json.Decoder(wire.Update).decode
+_rename = msgspec.json.Decoder(wire.Rename).decode
+_metrics = msgspec.json.Decoder(wire.Metrics).decode
+
+PROTOCOL_VERSION = "1.0"
+SCHEMA = "/catalogs/{catalog}/schemas/{schema}"
+TABLE = SCHEMA + "/tables/{table}"
+
+
+class DeltaRoutes:
+    def __init__(
+        self,
+        delta: DeltaTables,
+        tables: Tables,
+        transactions: Transactions,
+        catalogs: Catalogs,
+        credentials: Credentials,
+        locating: Locating,
+    ) -> None:
+        self._delta = delta
+        self._tables = tables
+        self._transactions = transactions
+        self._catalogs = catalogs
+        self._credentials = credentials
+        self._locating = locating
+
+    def routes(self) -> list[Route]:
+        return [Route("GET", "/config", self.config), *self._advertised()]
+
+    def _advertised(self) -> list[Route]:
+        return [
+            Route("POST", SCHEMA + "/staging-tables", self.stage),
+            Route("POST", SCHEMA + "/tables", self.create),
+            Route("GET", TABLE, self.load),
+            Route("POST", TABLE, self.update),
+            Route("DELETE", TABLE, self.drop),
+            Route("HEAD", TABLE, self.exists),
+            Route("POST", TABLE + "/rename", self.rename),
+            Route("GET", TABLE + "/credentials", self.credentials),
+            Route("POST", TABLE + "/metrics", self.metrics),
+            Route("GET", "/staging-tables/{table_id}/credentials", self.staged_credentials),
+            Route("GET", "/temporary-path-credentials", self.path_credentials),
+        ]
+
+    async def config(self, request: Request) -> Response:
+        await self._catalogs.get(caller(request), required(request, "catalog"))
+        versions = request.param("protocol-versions")
+        if versions is not None and not any(each.strip().startswith("1.") for each in versions.split(",")):
+            raise Invalid(
+                f"no version of {versions[:100]!r} is spoken here; {PROTOCOL_VERSION} is",
+                field="protocol-versions",
+            )
+        endpoints = [f"{route.method} /v1{route.template}" for route in self._advertised()]
+        return ok({"endpoints": endpoints, "protocol-version": PROTOCOL_VERSION})
+
+    async def stage(self, request: Request) -> Response:
+        asks = caller(request)
+        body = decode(request, _stage)
+        async with self._inside(request):
+            staged = await self._delta.stage(asks, (*request.args, body.name))
+        vended = await self._credentials.for_staged(asks, staged.id)
+        return ok(answers.staged_table(staged, vended))
+
+    async def create(self, request: Request) -> Response:
+        body = decode(request, _create)
+        columns = cols.from_struct(body.columns)
+        if body.partition_columns is not None:
+            columns = cols.partitioned(columns, body.partition_columns)
+        if body.table_type not in tuple(TableKind):
+            raise Invalid("table-type must be MANAGED or EXTERNAL", field="table-type")
+        make = self._finish if body.table_type == TableKind.MANAGED else self._register
+        async with self._inside(request):
+            return _answer(await make(request, body, columns))
+
+    async def _register(self, request: Request, body: wire.Create, columns: list[cols.Column]) -> Loaded:
+        return await self._delta.register(
+            caller(request),
+            (*request.args, body.name),
+            body.location,
+            Format.DELTA,
+            cols.encode(columns),
+            body.properties,
+            body.comment,
+        )
+
+    async def _finish(self, request: Request, body: wire.Create, columns: list[cols.Column]) -> Loaded:
+        return await self._delta.create(
+            caller(request),
+            NewTable(
+                name=(*request.args, body.name),
+                location=body.location,
+                columns=cols.encode(columns),
+                properties=body.properties,
+                comment=body.comment,
+                protocol=body.protocol.protocol(),
+                partition_columns=tuple(body.partition_columns or ()),
+                domains=body.domain_metadata.domains() if body.domain_metadata else {},
+                timestamp=body.last_commit_timestamp_ms,
+                uniform=body.uniform.uniform() if body.uniform else None,
+            ),
+        )
+
+    async def load(self, request: Request) -> Response:
+        asks = caller(request)
+        async with self._inside(request):
+            return _answer(await self._delta.load(asks, TableRef(name=request.args)))
+
+    async def update(self, request: Request) -> Response:
+        asks = caller(request)
+        update = read_update(decode(request, _update))
+        table = await self._table(request)
+        if table.id != update.uuid.lower():
+            conflict = ConflictDetail(
+                operation=0,
+                subject=table.id,
+                reason=Reason.ETAG_CHANGED,
+                expected=update.uuid,
+                current=table.id,
+            )
+            raise Conflict("the name stands for another table now", [conflict])
+        proposal = update.proposal(table)
+        await self._delta.propose(asks, proposal)
+        try:
+            return _answer(await self._delta.changed(table.id))
+        except NotFound:
+            # It is applied; to say that the table is not there would say that it is not.
+            raise OutcomeUnknown("the update is applied, and the table was dropped after it") from None
+
+    async def exists(self, request: Request) -> Response:
+        await self._table(request)
+        return Response(204)
+
+    async def drop(self, request: Request) -> Response:
+        asks = caller(request)
+        async with self._inside(request):
+            await self._transactions.decide(asks, [ask.DropTable(table=TableRef(name=request.args))])
+        return Response(204)
+
+    async def rename(self, request: Request) -> Response:
+        asks = caller(request)
+        body = decode(request, _rename)
+        intent = ask.RenameTable(table=TableRef(name=request.args), to=(*request.args[:2], body.new_name))
+        async with self._inside(request):
+            await self._transactions.decide(asks, [intent])
+        return Response(204)
+
+    async def credentials(self, request: Request) -> Response:
+        asks = caller(request)
+        access = table_access(required(request, "operation"))
+        async with self._inside(request):
+            vended = await self._credentials.for_table(asks, TableRef(name=request.args), access)
+        return ok({"storage-credentials": [answers.storage_credential(vended)]})
+
+    async def staged_credentials(self, request: Request) -> Response:
+        vended = await self._credentials.for_staged(caller(request), request.args[0])
+        return ok({"storage-credentials": [answers.storage_credential(vended)]})
+
+    async def path_credentials(self, request: Request) -> Response:
+        use = PathUse(table_access(required(request, "operation")))
+        vended = await self._credentials.for_path(caller(request), required(request, "location"), use)
+        return ok({"storage-credentials": [answers.storage_credential(vended)]})
+
+    async def metrics(self, request: Request) -> Response:
+        body = decode(request, _metrics)
+        table = await self._table(request)
+        if table.id != body.table_id.lower():
+            raise Invalid("table-id is not the id of the table in the path", field="table-id")
+        if body.report is not None and body.report.commit_report is not None:
+            await self._delta.report(caller(request), table.id, None, body.report.commit_report.report())
+        return Response(204)
+
+    def _inside(self, request: Request) -> AbstractAsyncContextManager[None]:
+        return self._locating.inside(caller(request), request.args[0], request.args[1:2])
+
+    async def _table(self, request: Request) -> Table:
+        asks = caller(request)
+        async with self._inside(request):
+            return await self._tables.get(asks, TableRef(name=request.args))
+
+
+def _answer(loaded: Loaded) -> Response:
+    return ok(answers.loaded_table(loaded))

@@ -1,0 +1,155 @@
+"""Permissions and the metastore in Unity's own dialect, and the control API: tokens and who one is."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import TypeAlias
+from urllib.parse import parse_qs
+
+import msgspec
+
+from inver.domain.principals import Principal, PrincipalInfo
+from inver.domain.securables import METASTORE_ID, SecurableKind
+from inver.errors import Invalid, Stale, Unauthenticated
+from inver.protocols.http import Request, Response, Route
+from inver.protocols.oauth import ISSUED_TYPE, answer_token_request
+from inver.protocols.unity import wire
+from inver.protocols.unity.coding import caller, decode, encode, full_name, ok
+from inver.services.access import missing
+from inver.services.context import Caller
+from inver.services.grants import SecurableRef
+from inver.services.permissions import Held, PermissionChange, Permissions
+from inver.services.principals import Principals
+from inver.services.tokens import ACCESS_TOKEN_MS, Issued, Tokens
+
+Authenticate: TypeAlias = Callable[[bytes | None, str], "Principal | Awaitable[Principal]"]
+
+_update = msgspec.json.Decoder(wire.UpdatePermissions).decode
+
+PERMISSIONS = "/permissions/{securable_type}/{full_name}"
+TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
+_NO_STORE = ((b"Cache-Control", b"no-store"), (b"Pragma", b"no-cache"))
+_FORGET = ((b"Set-Cookie", b"UC_TOKEN=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict"),)
+_PARTS = {SecurableKind.CATALOG: 1, SecurableKind.SCHEMA: 2}
+
+
+class PermissionRoutes:
+    def __init__(self, permissions: Permissions, metastore_id: str) -> None:
+        self._permissions = permissions
+        self._metastore_id = metastore_id
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("GET", PERMISSIONS, self.get),
+            Route("PATCH", PERMISSIONS, self.update),
+            Route("GET", "/metastore_summary", self.metastore),
+        ]
+
+    async def get(self, request: Request) -> Response:
+        held = await self._permissions.on(caller(request), self._ref(request), request.param("principal"))
+        return ok(_listed(held))
+
+    async def update(self, request: Request) -> Response:
+        body = decode(request, _update)
+        changes = [
+            PermissionChange(change.principal, tuple(change.add or ()), tuple(change.remove or ()))
+            for change in body.changes
+        ]
+        return ok(_listed(await self._permissions.change(caller(request), self._ref(request), changes)))
+
+    def metastore(self, request: Request) -> Response:
+        return ok({"metastore_id": self._metastore_id})
+
+    def _ref(self, request: Request) -> SecurableRef:
+        kind, name = request.args
+        try:
+            securable = SecurableKind(kind.lower())
+        except ValueError:
+            raise Invalid(f"{kind!r} is not a type of securable here", field="securable_type") from None
+        if securable is SecurableKind.METASTORE:
+            if name not in (self._metastore_id, METASTORE_ID, "metastore"):
+                raise missing("metastore", name)
+            return SecurableRef(securable)
+        return SecurableRef(securable, full_name(name, _PARTS.get(securable, 3)))
+
+
+class ControlRoutes:
+    """What lies below /api/1.0/unity-control."""
+
+    def __init__(self, principals: Principals, tokens: Tokens, authenticate: Authenticate) -> None:
+        self._principals = principals
+        self._tokens = tokens
+        self._authenticate = authenticate
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("POST", "/auth/tokens", self.token, public=True),
+            Route("POST", "/auth/logout", self.logout, public=True),
+            Route("GET", "/scim2/Me", self.me),
+        ]
+
+    async def token(self, request: Request) -> Response:
+        """Client credentials, or one of our own tokens for a fresh one; no other issuer is known here."""
+        try:
+            form = parse_qs(request.body.decode(), keep_blank_values=True, max_num_fields=64)
+        except (UnicodeDecodeError, ValueError):
+            form = {}
+        if form.get("grant_type") != [TOKEN_EXCHANGE]:
+            return await answer_token_request(request, self._tokens)
+        subject = form.get("subject_token", [])
+        if len(subject) != 1 or not subject[0].isascii():
+            raise Invalid("subject_token is required once", field="subject_token")
+        issued = await self._exchange(subject[0].encode(), request)
+        body = {
+            "access_token": issued.secret.reveal(),
+            "issued_token_type": ISSUED_TYPE,
+            "token_type": "Bearer",
+            "expires_in": ACCESS_TOKEN_MS // 1000,
+        }
+        return Response(200, encode(body), headers=_NO_STORE)
+
+    async def _exchange(self, token: bytes, request: Request) -> Issued:
+        while True:
+            try:
+                found = self._authenticate(b"Bearer " + token, request.client)
+                principal = found if isinstance(found, Principal) else await found
+            except Unauthenticated:
+                raise Unauthenticated("subject_token is not a token of this catalog") from None
+            asks = Caller(principal, request.request_id)
+            # Grants may change in between; the subject is then authenticated anew, as nobody else is.
+            with suppress(Stale):
+                return await self._tokens.create(
+                    asks, None, "exchange", principal.scope, ACCESS_TOKEN_MS // 1000
+                )
+
+    def logout(self, request: Request) -> Response:
+        """Tokens are shown in a header and revoked by their holder; a cookie is only forgotten."""
+        return Response(200, b"{}", headers=_FORGET)
+
+    async def me(self, request: Request) -> Response:
+        info, _ = await self._principals.myself(caller(request))
+        return Response(200, encode(_scim(info)), b"application/scim+json")
+
+
+def _listed(held: Sequence[Held]) -> wire.PermissionsList:
+    by_name: dict[str, list[str]] = {}
+    for each in held:
+        by_name.setdefault(each.principal, []).append(each.privilege)
+    return wire.PermissionsList(
+        [wire.PrivilegeAssignment(name, sorted(by_name[name])) for name in sorted(by_name)]
+    )
+
+
+def _scim(info: PrincipalInfo) -> dict[str, object]:
+    created = datetime.fromtimestamp(info.created_at / 1000, UTC).isoformat().replace("+00:00", "Z")
+    return {
+        "schemas": ["urn:ietf:params:scim:schemas:core:2.0:User"],
+        "id": info.id,
+        "userName": info.name,
+        "displayName": info.name,
+        "emails": [{"value": info.name, "primary": True}],
+        "active": not info.disabled,
+        "meta": {"resourceType": "User", "created": created, "lastModified": created},
+    }

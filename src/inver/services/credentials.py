@@ -1,0 +1,129 @@
+"""Keys to storage: who gets which, and for what.
+
+Reading a table's files takes the right to read the table, writing them the right to commit to it
+besides. A path that is no table's is for who may make external tables. The order is always the
+same: find out what it is, allow it, check it against the roots that are configured now, and only
+then make a key.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from inver.domain.grants import Action
+from inver.domain.locations import Location
+from inver.domain.tables import NAMED, State, Table, TableKind
+from inver.domain.uuids import is_uuid
+from inver.errors import AlreadyExists, Forbidden, Invalid
+from inver.ports import CredentialVendor, StorageAccess, StorageCredential, Store
+from inver.services.access import METASTORE_CHAIN, Access, missing
+from inver.services.context import Caller
+from inver.services.names import Names, TableRef
+from inver.services.placement import Placement
+
+
+class PathUse(StrEnum):
+    READ = "READ"
+    READ_WRITE = "READ_WRITE"
+    CREATE_TABLE = "CREATE_TABLE"
+
+
+class Vended(msgspec.Struct, frozen=True):
+    """`keys` is None where clients reach the location by themselves."""
+
+    location: str
+    access: StorageAccess
+    keys: StorageCredential | None
+
+
+class Credentials:
+    def __init__(
+        self, store: Store, names: Names, access: Access, placement: Placement, vendor: CredentialVendor
+    ) -> None:
+        self._store = store
+        self._names = names
+        self._access = access
+        self._placement = placement
+        self._vendor = vendor
+
+    async def for_table(self, caller: Caller, ref: TableRef, access: StorageAccess) -> Vended:
+        """For a table, or by id for one that the caller has staged."""
+        if ref.id is not None:
+            staged = await self._staged(ref.id)
+            if staged is not None:
+                return await self._for_staged(caller, staged)
+        table = await self._names.table(ref)
+        await self._require(caller, table, access, ref.shown())
+        return await self._vend(_checked(self._placement, table), access)
+
+    async def for_staged(self, caller: Caller, table_id: str) -> Vended:
+        """Always for writing: version 0 is still to be written."""
+        table = await self._staged(table_id)
+        if table is None:
+            raise missing("table", table_id)
+        return await self._for_staged(caller, table)
+
+    async def for_path(self, caller: Caller, url: str, use: PathUse) -> Vended:
+        location = Location.parse(url, field="url")
+        access = StorageAccess.READ if use is PathUse.READ else StorageAccess.READ_WRITE
+        table = await self._covering(location)
+        if table is not None:
+            await self._require_inside(caller, table, use, access)
+            return await self._vend(location, access)
+        await self._access.require(caller, Action.CREATE_EXTERNAL_TABLE, METASTORE_CHAIN)
+        if location.is_root:
+            raise Forbidden("there are no keys to a whole bucket or file system")
+        if await self._store.tables_below(*location.scan_range(), 1):
+            raise Forbidden("there are no keys to a folder that contains tables")
+        return await self._vend(self._placement.external(url, "url"), access)
+
+    async def _vend(self, location: Location, access: StorageAccess) -> Vended:
+        return Vended(location.text, access, await self._vendor.vend(location, access))
+
+    async def _for_staged(self, caller: Caller, table: Table) -> Vended:
+        await self._access.standing(caller)
+        if table.created_by != caller.principal.id:
+            raise Forbidden("a staged table belongs to who staged it")
+        return await self._vend(Location.parse(table.location), StorageAccess.READ_WRITE)
+
+    async def _staged(self, table_id: str) -> Table | None:
+        if not is_uuid(table_id):
+            raise Invalid("a table id is a UUID", field="table_id")
+        table = await self._store.table_by_id(table_id.lower())
+        return table if table is not None and table.state is State.STAGED else None
+
+    async def _covering(self, location: Location) -> Table | None:
+        """The table in whose folder the location lies."""
+        for place in (location, *reversed(location.ancestors())):
+            table = await self._store.table_at(place.prefix)
+            if table is not None:
+                return table
+        return None
+
+    async def _require(self, caller: Caller, table: Table, access: StorageAccess, shown: str) -> None:
+        chain = await self._access.table_chain(caller, table)
+        await self._access.require(caller, Action.READ, chain, shown)
+        if access is StorageAccess.READ_WRITE:
+            await self._access.require(caller, Action.COMMIT, chain, shown)
+
+    async def _require_inside(
+        self, caller: Caller, table: Table, use: PathUse, access: StorageAccess
+    ) -> None:
+        if table.state is State.STAGED and table.created_by == caller.principal.id:
+            await self._access.standing(caller)
+            return
+        if table.state not in NAMED:
+            raise Forbidden("the path belongs to a table that is not there for you")
+        await self._require(caller, table, access, table.id)
+        _checked(self._placement, table)
+        if use is PathUse.CREATE_TABLE:
+            raise AlreadyExists("the path belongs to a table already", kind="location")
+
+
+def _checked(placement: Placement, table: Table) -> Location:
+    """The roots may have been narrowed since the table was made."""
+    if table.kind is TableKind.EXTERNAL:
+        return placement.external(table.location)
+    return Location.parse(table.location)
