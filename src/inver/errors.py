@@ -10,7 +10,7 @@
     |   +-- AlreadyExists         the name or id is taken
     |   +-- NotEmpty              it still contains something
     |   +-- Conflict              somebody else was first; `conflicts` says what won
-    |   +-- PreconditionFailed    an etag or expected value does not match
+    |   |   +-- PreconditionFailed    what the caller had seen has changed since
     |   +-- KeyReused             an idempotency key came back with another request
     |   +-- Unsupported           understood, and not offered here
     |   +-- MethodNotAllowed      the path exists, the method does not
@@ -83,12 +83,14 @@ class NotEmpty(Refused):
 
 
 class Conflict(Refused):
-    def __init__(self, message: str, conflicts: Sequence[ConflictDetail] = ()) -> None:
-        super().__init__(message)
+    def __init__(
+        self, message: str, conflicts: Sequence[ConflictDetail] = (), *, fix: str | None = None
+    ) -> None:
+        super().__init__(message, fix=fix)
         self.conflicts = tuple(conflicts)
 
 
-class PreconditionFailed(Refused):
+class PreconditionFailed(Conflict):
     pass
 
 

@@ -17,7 +17,6 @@ from inver.errors import (
     KeyReused,
     NotEmpty,
     NotFound,
-    PreconditionFailed,
     TooLarge,
     Unsupported,
 )
@@ -25,7 +24,7 @@ from inver.errors import (
 LIFETIME_MS = 30 * 60 * 1000
 GRACE_MS = 5 * 60 * 1000
 
-_FINAL = (Invalid, NotFound, AlreadyExists, NotEmpty, Conflict, PreconditionFailed, Unsupported)
+_FINAL = (Invalid, NotFound, AlreadyExists, NotEmpty, Conflict, Unsupported)
 _MOMENTARY = (TooLarge,)
 
 

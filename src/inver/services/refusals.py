@@ -39,8 +39,8 @@ def freeze(error: Refused) -> bytes:
 def thaw(outcome: bytes) -> Refused:
     stored = _decode(outcome)
     kind: Any = getattr(errors, stored.error)
-    if kind is errors.Conflict:
-        return errors.Conflict(stored.message, stored.conflicts)
+    if issubclass(kind, errors.Conflict):
+        return kind(stored.message, stored.conflicts, fix=stored.fix)
     extra: dict[str, Any] = {"fix": stored.fix}
     if stored.field is not None:
         extra["field"] = stored.field

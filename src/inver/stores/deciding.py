@@ -8,7 +8,7 @@ import msgspec
 
 from inver.domain import ledger
 from inver.domain.ledger import ConflictDetail, Reason, Result, Transaction
-from inver.errors import Conflict
+from inver.errors import Conflict, PreconditionFailed
 from inver.stores.sql import Steps
 
 SEPARATOR = "\x1f"
@@ -64,7 +64,8 @@ def conflict(
     detail = ConflictDetail(
         operation=context.index, subject=subject, reason=reason, expected=expected, current=current
     )
-    return Conflict(f"{subject}: {reason}, expected {expected}, found {current}", [detail])
+    kind = PreconditionFailed if reason is Reason.ETAG_CHANGED else Conflict
+    return kind(f"{subject}: {reason}, expected {expected}, found {current}", [detail])
 
 
 def require_etag(context: Context, subject: str, expect: int | None, current: int) -> None:

@@ -13,7 +13,7 @@ import msgspec
 from inver.domain import governance as g
 from inver.domain.ledger import Result
 from inver.domain.names import name_key
-from inver.domain.principals import BUILT_IN, EVERYONE, PrincipalKind
+from inver.domain.principals import ADMINS, BUILT_IN, EVERYONE, PrincipalKind
 from inver.errors import AlreadyExists, Conflict, Invalid, NotEmpty, NotFound, Refused
 from inver.stores.deciding import Change, Context, Noop, Outcome, require_etag
 from inver.stores.epoch import BUMP_EPOCH, LOCK_EPOCH
@@ -99,6 +99,16 @@ def add_member(context: Context, op: g.AddMember) -> Steps[Outcome]:
 
 def remove_member(context: Context, op: g.RemoveMember) -> Steps[Outcome]:
     group = yield from _lock_group(op.group_id)
+    if op.group_id == ADMINS.id:
+        others = yield (
+            "SELECT 1 FROM members WHERE group_id = ?1 AND member_id <> ?2 LIMIT 1",
+            (op.group_id, op.member_id),
+        )
+        if not others:
+            raise Refused(
+                "the last administrator cannot be removed",
+                fix=f"put somebody else into {ADMINS.name!r} first",
+            )
     gone = yield (
         "DELETE FROM members WHERE group_id = ?1 AND member_id = ?2 RETURNING 1",
         (op.group_id, op.member_id),

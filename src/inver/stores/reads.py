@@ -6,6 +6,7 @@ import msgspec
 
 from inver.domain.events import Event
 from inver.domain.idempotency import KeyedRequest, KeyRecord
+from inver.domain.ledger import MAX_OPERATIONS
 from inver.domain.securables import Catalog, Schema
 from inver.domain.tables import Format, State, Table, TableDetails, TableKind
 from inver.ports import Commit, WorkItem
@@ -221,7 +222,7 @@ def transaction_events(number: int) -> Steps[list[Event]]:
     """The events of one transaction; they are contiguous and start at its number."""
     rows = yield (
         f"SELECT {_EVENT} FROM events WHERE seq >= ?1 AND seq < ?2 AND txn = ?1 ORDER BY seq",
-        (number, number + 1_000),
+        (number, min(number + MAX_OPERATIONS, 2**63 - 1)),
     )
     return [event_of(row) for row in rows]
 

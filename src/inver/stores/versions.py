@@ -137,9 +137,11 @@ def lost(index: int, op: ledger.Append, current: int, winner: Winner | None) -> 
 
 
 def create_branch(context: Context, op: ledger.CreateBranch) -> Steps[Outcome]:
-    yield from lock_named(context, op.table_id, None)
+    row = yield from lock_named(context, op.table_id, None)
     if op.branch == ledger.MAIN:
         raise Invalid("a branch needs a name", field="branch")
+    if op.version > row[2]:
+        raise Invalid(f"version {op.version} does not exist; the table is at {row[2]}", field="version")
     taken = yield (
         "SELECT version FROM branches WHERE table_id = ?1 AND name = ?2",
         (op.table_id, op.branch),

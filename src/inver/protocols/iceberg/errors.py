@@ -28,7 +28,6 @@ _STATUS: tuple[tuple[type[Exception], int, str], ...] = (
     (errors.AlreadyExists, 409, "AlreadyExistsException"),
     (errors.NotEmpty, 409, "NamespaceNotEmptyException"),
     (errors.Conflict, 409, "CommitFailedException"),
-    (errors.PreconditionFailed, 409, "CommitFailedException"),
     (errors.KeyReused, 422, "UnprocessableEntityException"),
     (errors.Unsupported, 406, "UnsupportedOperationException"),
     (errors.RateLimited, 429, "TooManyRequestsException"),

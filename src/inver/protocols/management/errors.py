@@ -18,8 +18,8 @@ _STATUS: tuple[tuple[type[Exception], int, str], ...] = (
     (errors.MethodNotAllowed, 405, "method-not-allowed"),
     (errors.AlreadyExists, 409, "already-exists"),
     (errors.NotEmpty, 409, "not-empty"),
-    (errors.Conflict, 409, "conflict"),
     (errors.PreconditionFailed, 412, "precondition-failed"),
+    (errors.Conflict, 409, "conflict"),
     (errors.KeyReused, 422, "idempotency-key-reused"),
     (errors.Unsupported, 406, "unsupported"),
     (errors.RateLimited, 429, "rate-limited"),
@@ -53,5 +53,4 @@ def render(error: Exception, request: Request | None) -> Response:
     )
     if isinstance(error, errors.Conflict):
         problem.conflicts = [ConflictInfo.of(conflict) for conflict in error.conflicts]
-    headers: tuple[tuple[bytes, bytes], ...] = ()
-    return Response(status, msgspec.json.encode(problem), CONTENT_TYPE, headers)
+    return Response(status, msgspec.json.encode(problem), CONTENT_TYPE)

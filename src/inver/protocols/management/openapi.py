@@ -244,6 +244,8 @@ def _refusals(endpoint: Endpoint) -> Iterator[int]:
         yield 404
     if changes:
         yield 409
+    if endpoint.etag:
+        yield 412
     if has_body:
         yield from (413, 415)
     if endpoint.keyed:

@@ -80,9 +80,9 @@ PROBLEMS: dict[int, tuple[str, str]] = {
     404: ("NotFound", "It is not there, or the caller may not see it."),
     409: (
         "Conflict",
-        "It exists already, is not empty, has changed since the ETag in If-Match, or somebody was faster; "
-        "`conflicts` says what won.",
+        "It exists already, is not empty, or somebody was faster; `conflicts` says what won.",
     ),
+    412: ("PreconditionFailed", "It has changed since the ETag in If-Match."),
     413: ("TooLarge", "The body is larger than the server takes."),
     415: ("ContentEncoding", "The body's content encoding is neither gzip nor deflate."),
     422: ("KeyReused", "The idempotency key was used for another request."),

@@ -55,7 +55,6 @@ _TABLE: tuple[tuple[type[Exception], Names], ...] = (
     (errors.Forbidden, _names(403, "PERMISSION_DENIED", "PermissionDeniedException")),
     (errors.MethodNotAllowed, _names(405, "UNIMPLEMENTED", "BadRequestException")),
     (errors.NotEmpty, _names(400, "FAILED_PRECONDITION", "BadRequestException")),
-    (errors.PreconditionFailed, _UPDATE_CONFLICT),
     (UnsupportedFormat, _names(400, "UNSUPPORTED_TABLE_FORMAT", "UnsupportedTableFormatException")),
     (errors.Unsupported, _names(501, "UNIMPLEMENTED", "NotImplementedException")),
     (errors.RateLimited, _names(429, "RESOURCE_EXHAUSTED", "TooManyRequestsException")),
