@@ -85,6 +85,11 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     """Up to here, every version is where readers look without asking the catalog."""
 
 
+def is_managed_delta(table: Table) -> bool:
+    """Whether the catalog decides this table's Delta commits: it does from version 0 on, or never."""
+    return table.format is Format.DELTA and table.kind is TableKind.MANAGED and table.head is not None
+
+
 class TableDetails(msgspec.Struct, frozen=True, kw_only=True):
     """What only a reader of the definition needs; kept apart so that commits stay narrow."""
 

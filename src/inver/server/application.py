@@ -127,8 +127,9 @@ class Application:
         """Grants or credentials changed under a request: nothing of it was done, so it starts over."""
         for _ in range(_DECISIONS):
             try:
-                principal = self._authenticate(request)
-                request.principal = principal if isinstance(principal, Principal) else await principal
+                if not entry.public:
+                    principal = self._authenticate(request)
+                    request.principal = principal if isinstance(principal, Principal) else await principal
                 result = self._call(entry, request)
                 return result if isinstance(result, Response) else await result
             except Stale:

@@ -16,7 +16,7 @@ from inver.domain.grants import Action
 from inver.domain.locations import Location
 from inver.domain.tables import NAMED, State, Table, TableKind
 from inver.domain.uuids import is_uuid
-from inver.errors import AlreadyExists, Forbidden, Invalid
+from inver.errors import AlreadyExists, Forbidden, Invalid, NotFound
 from inver.ports import CredentialVendor, StorageAccess, StorageCredential, Store
 from inver.services.access import METASTORE_CHAIN, Access, missing
 from inver.services.context import Caller
@@ -69,10 +69,21 @@ class Credentials:
         location = Location.parse(url, field="url")
         access = StorageAccess.READ if use is PathUse.READ else StorageAccess.READ_WRITE
         table = await self._covering(location)
+        try:
+            if table is not None:
+                await self._require_inside(caller, table, access)
+            else:
+                await self._access.require(caller, Action.CREATE_EXTERNAL_TABLE, METASTORE_CHAIN)
+        except (Forbidden, NotFound):
+            # The same words for every path, so that nobody learns where others keep their tables.
+            raise Forbidden(
+                f"{caller.principal.name} may not have keys to this path",
+                fix="needed: SELECT and MODIFY on the table there, or CREATE EXTERNAL TABLE on metastore",
+            ) from None
         if table is not None:
-            await self._require_inside(caller, table, use, access)
+            if use is PathUse.CREATE_TABLE and table.state is not State.STAGED:
+                raise AlreadyExists("the path belongs to a table already", kind="location")
             return await self._vend(location, access)
-        await self._access.require(caller, Action.CREATE_EXTERNAL_TABLE, METASTORE_CHAIN)
         if location.is_root:
             raise Forbidden("there are no keys to a whole bucket or file system")
         if await self._store.tables_below(*location.scan_range(), 1):
@@ -108,18 +119,14 @@ class Credentials:
         if access is StorageAccess.READ_WRITE:
             await self._access.require(caller, Action.COMMIT, chain, shown)
 
-    async def _require_inside(
-        self, caller: Caller, table: Table, use: PathUse, access: StorageAccess
-    ) -> None:
+    async def _require_inside(self, caller: Caller, table: Table, access: StorageAccess) -> None:
         if table.state is State.STAGED and table.created_by == caller.principal.id:
             await self._access.standing(caller)
             return
         if table.state not in NAMED:
-            raise Forbidden("the path belongs to a table that is not there for you")
+            raise missing("table", table.id)
         await self._require(caller, table, access, table.id)
         _checked(self._placement, table)
-        if use is PathUse.CREATE_TABLE:
-            raise AlreadyExists("the path belongs to a table already", kind="location")
 
 
 def _checked(placement: Placement, table: Table) -> Location:

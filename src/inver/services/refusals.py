@@ -40,7 +40,8 @@ def thaw(outcome: bytes) -> Refused:
     stored = _decode(outcome)
     kind: Any = getattr(errors, stored.error)
     if issubclass(kind, errors.Conflict):
-        return kind(stored.message, stored.conflicts, fix=stored.fix)
+        conflict: errors.Conflict = kind(stored.message, stored.conflicts, fix=stored.fix)
+        return conflict
     extra: dict[str, Any] = {"fix": stored.fix}
     if stored.field is not None:
         extra["field"] = stored.field

@@ -135,7 +135,7 @@ def _tail(table_id: str, first: int, last: int) -> Steps[tuple[Table, list[Commi
 def _unpublished(limit: int) -> Steps[list[str]]:
     rows = yield (
         """SELECT id FROM tables WHERE format = 'DELTA' AND published < version AND state = 'live'
-           AND head IS NOT NULL
+           AND kind = 'MANAGED' AND head IS NOT NULL
            ORDER BY id LIMIT ?1""",
         (limit,),
     )

@@ -23,6 +23,7 @@ NamesOf: TypeAlias = Callable[[Sequence[str]], Awaitable[Mapping[str, str]]]
 
 # Clients parse the answer of a change even when there is nothing to say.
 EMPTY = Response(200, b"{}")
+NO_STORE = ((b"Cache-Control", b"no-store"), (b"Pragma", b"no-cache"))
 
 
 def caller(request: Request) -> Caller:
@@ -36,6 +37,11 @@ def decode(request: Request, decoder: Callable[[bytes], T]) -> T:
 
 def ok(body: Any) -> Response:
     return Response(200, encode(body))
+
+
+def secret(body: Any) -> Response:
+    """An answer that holds keys, and so is kept by nobody on the way."""
+    return Response(200, encode(body), headers=NO_STORE)
 
 
 def full_name(text: str, parts: int, field: str = "full_name") -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from inver.errors import Invalid, Unsupported
 from inver.ports import StorageAccess
 from inver.protocols.http import Request, Response, Route
 from inver.protocols.unity import wire
-from inver.protocols.unity.coding import caller, decode, ok
+from inver.protocols.unity.coding import caller, decode, secret
 from inver.services.credentials import Credentials, PathUse, Vended
 from inver.services.names import TableRef
 
@@ -33,7 +33,9 @@ class CredentialRoutes:
     async def for_table(self, request: Request) -> Response:
         body = decode(request, _for_table)
         access = table_access(body.operation)
-        return ok(_shown(await self._credentials.for_table(caller(request), TableRef(body.table_id), access)))
+        return secret(
+            _shown(await self._credentials.for_table(caller(request), TableRef(body.table_id), access))
+        )
 
     async def for_path(self, request: Request) -> Response:
         body = decode(request, _for_path)
@@ -43,7 +45,7 @@ class CredentialRoutes:
             raise Invalid(
                 "operation must be PATH_READ, PATH_READ_WRITE or PATH_CREATE_TABLE", field="operation"
             ) from None
-        return ok(_shown(await self._credentials.for_path(caller(request), body.url, use)))
+        return secret(_shown(await self._credentials.for_path(caller(request), body.url, use)))
 
     def not_offered(self, request: Request) -> Response:
         raise Unsupported("there are no volumes and no models in this catalog")

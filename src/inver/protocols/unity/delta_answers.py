@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -17,7 +17,6 @@ from inver.services.delta.types import Loaded, Staged
 # For a location that needs no keys, and so none that expire.
 NEVER_MS = 253_402_300_799_000
 
-_READER_FEATURES = ("catalogManaged", "deletionVectors", "v2Checkpoint", "vacuumProtocolCheck")
 SUGGESTED_PROPERTIES: Mapping[str, str | None] = {
     "delta.enableDeletionVectors": "true",
     "delta.checkpointPolicy": "v2",
@@ -113,24 +112,27 @@ def loaded_table(loaded: Loaded) -> LoadedTable:
 
 def staged_table(staged: Staged, vended: Vended) -> dict[str, Any]:
     """A property of null is one that the engine makes up itself."""
-    required, suggested = delta.REQUIRED_FEATURES, delta.RECOMMENDED_FEATURES
     return {
         "table-id": staged.id,
         "table-type": "MANAGED",
         "location": staged.location,
         "storage-credentials": [storage_credential(vended)],
         "required-protocol": {
-            "min-reader-version": 3,
-            "min-writer-version": 7,
-            "reader-features": sorted(set(required) & set(_READER_FEATURES)),
-            "writer-features": sorted(required),
+            "min-reader-version": delta.Protocol().min_reader,
+            "min-writer-version": delta.Protocol().min_writer,
+            **_features(delta.REQUIRED_FEATURES),
         },
-        "suggested-protocol": {
-            "reader-features": sorted(set(suggested) & set(_READER_FEATURES)),
-            "writer-features": sorted(suggested),
-        },
+        "suggested-protocol": _features(delta.RECOMMENDED_FEATURES),
         "required-properties": {**delta.REQUIRED_PROPERTIES, delta.TABLE_ID: staged.id},
         "suggested-properties": dict(SUGGESTED_PROPERTIES),
+    }
+
+
+def _features(names: Iterable[str]) -> dict[str, list[str]]:
+    protocol = delta.protocol_of({f"delta.feature.{name}": "supported" for name in names})
+    return {
+        "reader-features": list(protocol.reader_features),
+        "writer-features": list(protocol.writer_features),
     }
 
 

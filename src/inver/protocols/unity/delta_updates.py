@@ -11,9 +11,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from inver.domain.ledger import ConflictDetail, Reason
 from inver.domain.tables import Table, TableKind
-from inver.errors import Conflict, Invalid
+from inver.errors import Invalid, PreconditionFailed
 from inver.protocols.unity import columns as cols
 from inver.protocols.unity import delta_wire as wire
 from inver.services.delta.types import Changes, Proposal
@@ -111,7 +110,4 @@ def _counter(table: Table, etag: str | None) -> int | None:
     if digits.isascii() and digits.isdigit() and len(digits) < 19 and etag.startswith("etag-"):
         return int(digits)
     # It is no etag of ours, so it is not the one that the table has.
-    conflict = ConflictDetail(
-        operation=0, subject=table.id, reason=Reason.ETAG_CHANGED, expected=etag, current=table.etag
-    )
-    raise Conflict("the table has another etag", [conflict])
+    raise PreconditionFailed(f"the table has the etag etag-{table.etag}")

@@ -6,14 +6,13 @@ from contextlib import AbstractAsyncContextManager
 
 import msgspec
 
-from inver.domain.ledger import ConflictDetail, Reason
 from inver.domain.tables import Format, Table, TableKind
-from inver.errors import Conflict, Invalid, NotFound, OutcomeUnknown
+from inver.errors import Invalid, NotFound, OutcomeUnknown, PreconditionFailed
 from inver.protocols.http import Request, Response, Route
 from inver.protocols.unity import columns as cols
 from inver.protocols.unity import delta_answers as answers
 from inver.protocols.unity import delta_wire as wire
-from inver.protocols.unity.coding import caller, decode, ok, required
+from inver.protocols.unity.coding import caller, decode, ok, required, secret
 from inver.protocols.unity.credentials import table_access
 from inver.protocols.unity.delta_updates import read_update
 from inver.protocols.unity.locating import Locating
@@ -89,7 +88,7 @@ class DeltaRoutes:
         async with self._inside(request):
             staged = await self._delta.stage(asks, (*request.args, body.name))
         vended = await self._credentials.for_staged(asks, staged.id)
-        return ok(answers.staged_table(staged, vended))
+        return secret(answers.staged_table(staged, vended))
 
     async def create(self, request: Request) -> Response:
         body = decode(request, _create)
@@ -123,7 +122,7 @@ class DeltaRoutes:
                 properties=body.properties,
                 comment=body.comment,
                 protocol=body.protocol.protocol(),
-                partition_columns=tuple(body.partition_columns or ()),
+                partition_columns=None if body.partition_columns is None else tuple(body.partition_columns),
                 domains=body.domain_metadata.domains() if body.domain_metadata else {},
                 timestamp=body.last_commit_timestamp_ms,
                 uniform=body.uniform.uniform() if body.uniform else None,
@@ -140,14 +139,7 @@ class DeltaRoutes:
         update = read_update(decode(request, _update))
         table = await self._table(request)
         if table.id != update.uuid.lower():
-            conflict = ConflictDetail(
-                operation=0,
-                subject=table.id,
-                reason=Reason.ETAG_CHANGED,
-                expected=update.uuid,
-                current=table.id,
-            )
-            raise Conflict("the name stands for another table now", [conflict])
+            raise PreconditionFailed(f"the name stands for the table {table.id} now")
         proposal = update.proposal(table)
         await self._delta.propose(asks, proposal)
         try:
@@ -179,16 +171,16 @@ class DeltaRoutes:
         access = table_access(required(request, "operation"))
         async with self._inside(request):
             vended = await self._credentials.for_table(asks, TableRef(name=request.args), access)
-        return ok({"storage-credentials": [answers.storage_credential(vended)]})
+        return secret({"storage-credentials": [answers.storage_credential(vended)]})
 
     async def staged_credentials(self, request: Request) -> Response:
         vended = await self._credentials.for_staged(caller(request), request.args[0])
-        return ok({"storage-credentials": [answers.storage_credential(vended)]})
+        return secret({"storage-credentials": [answers.storage_credential(vended)]})
 
     async def path_credentials(self, request: Request) -> Response:
         use = PathUse(table_access(required(request, "operation")))
         vended = await self._credentials.for_path(caller(request), required(request, "location"), use)
-        return ok({"storage-credentials": [answers.storage_credential(vended)]})
+        return secret({"storage-credentials": [answers.storage_credential(vended)]})
 
     async def metrics(self, request: Request) -> Response:
         body = decode(request, _metrics)

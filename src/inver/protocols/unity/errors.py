@@ -73,7 +73,6 @@ _CONFLICTS = {
         409, "COMMIT_VERSION_CONFLICT", "CommitVersionConflictException", managed="ALREADY_EXISTS"
     ),
     Reason.VERSION_GAP: _INVALID,
-    Reason.ETAG_CHANGED: _UPDATE_CONFLICT,
 }
 _ABORTED = _names(409, "ABORTED", "UpdateRequirementConflictException")
 _CHALLENGE = ((b"WWW-Authenticate", b"Bearer"),)
@@ -87,6 +86,8 @@ def names_of(error: Exception) -> Names:
     if isinstance(error, errors.AlreadyExists):
         kind = error.kind.upper() if error.kind in _MISSING else "RESOURCE"
         return _names(400, f"{kind}_ALREADY_EXISTS", "AlreadyExistsException", v1_status=409)
+    if isinstance(error, errors.PreconditionFailed):
+        return _UPDATE_CONFLICT
     if isinstance(error, errors.Conflict):
         reason = error.conflicts[0].reason if error.conflicts else None
         return _ABORTED if reason is None else _CONFLICTS.get(reason, _ABORTED)

@@ -16,7 +16,7 @@ from inver.errors import Invalid, Stale, Unauthenticated
 from inver.protocols.http import Request, Response, Route
 from inver.protocols.oauth import ISSUED_TYPE, answer_token_request
 from inver.protocols.unity import wire
-from inver.protocols.unity.coding import caller, decode, encode, full_name, ok
+from inver.protocols.unity.coding import caller, decode, encode, full_name, ok, secret
 from inver.services.access import missing
 from inver.services.context import Caller
 from inver.services.grants import SecurableRef
@@ -30,7 +30,6 @@ _update = msgspec.json.Decoder(wire.UpdatePermissions).decode
 
 PERMISSIONS = "/permissions/{securable_type}/{full_name}"
 TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
-_NO_STORE = ((b"Cache-Control", b"no-store"), (b"Pragma", b"no-cache"))
 _FORGET = ((b"Set-Cookie", b"UC_TOKEN=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict"),)
 _PARTS = {SecurableKind.CATALOG: 1, SecurableKind.SCHEMA: 2}
 
@@ -108,7 +107,7 @@ class ControlRoutes:
             "token_type": "Bearer",
             "expires_in": ACCESS_TOKEN_MS // 1000,
         }
-        return Response(200, encode(body), headers=_NO_STORE)
+        return secret(body)
 
     async def _exchange(self, token: bytes, request: Request) -> Issued:
         while True:

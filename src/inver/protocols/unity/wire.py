@@ -19,7 +19,7 @@ from inver.services.delta.types import Loaded
 
 Long = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-Text = Annotated[str, Meta(max_length=4_096)]
+Text = Annotated[str, Meta(max_length=65_536)]
 Properties = Annotated[dict[Annotated[str, Meta(max_length=1_024)], str], Meta(max_length=10_000)]
 
 

@@ -17,7 +17,7 @@ from inver.domain.delta import CommitInfo, CommitSummary, DeltaHead, Uniform
 from inver.domain.grants import Action
 from inver.domain.ledger import Receipt, Transaction
 from inver.domain.locations import Location
-from inver.domain.tables import Format, Table
+from inver.domain.tables import Table, is_managed_delta
 from inver.domain.uuids import is_uuid
 from inver.errors import Invalid, NotFound
 from inver.ports import FullTable, ObjectStore, Store
@@ -63,13 +63,8 @@ class Commits:
             raise Invalid("table_id is not a UUID", field="table_id")
         if info is not None:
             delta.check_commit_info(info)
-        if proposal.published is not None:
-            if proposal.published < 0:
-                raise Invalid("the published version must not be negative", field="latest_published_version")
-            if info is not None and proposal.published >= info.version:
-                raise Invalid(
-                    "the published version is above the last version", field="latest_published_version"
-                )
+        if proposal.published is not None and proposal.published < 0:
+            raise Invalid("the published version must not be negative", field="latest_published_version")
         if info is None and proposal.changes is None:
             return self._notice(caller, proposal)
         if info is None:
@@ -83,23 +78,27 @@ class Commits:
     def _is_direct(self, caller: Caller, proposal: Proposal) -> bool:
         if self._verify or proposal.changes is not None or proposal.uniform is not None:
             return False
+        if proposal.published is not None and proposal.info and proposal.published >= proposal.info.version:
+            return False
         if proposal.expect_etag is not None or not self._access.may_commit(caller, (proposal.table_id,)):
             return False
         place = self._places.get(proposal.table_id)
         return place is not None and _is_at(place, proposal.location)
 
     def _direct(self, caller: Caller, proposal: Proposal, info: CommitInfo) -> Awaitable[Receipt]:
-        principal = caller.principal
-        append = _append(proposal.table_id, info, None)
-        transaction = Transaction(principal.id, self._clock.now_ms(), (append,), epoch=principal.epoch)
         self._publishing.soon(proposal.table_id)
-        return self._store.decide(transaction)
+        return self._decide(caller, _append(proposal.table_id, info, None))
 
     # --- the whole way ---
 
     async def _commit(self, caller: Caller, proposal: Proposal, info: CommitInfo) -> Receipt:
         full = await self._table(caller, proposal)
         table = full.table
+        if info.version <= table.version:
+            # Made for a state that is past: whatever else is wrong with it, it is late or a repetition.
+            return await self._decide(caller, _append(table.id, info, None))
+        if proposal.published is not None and proposal.published > table.version:
+            raise Invalid("the published version is above the last version", field="latest_published_version")
         summary = await self._staged(table, info) if self._verify else None
         append = _append(table.id, info, summary)
         changes = proposal.changes
@@ -109,12 +108,15 @@ class Commits:
             append = msgspec.structs.replace(append, expect_etag=proposal.expect_etag)
         if summary is not None:
             _compare(table, append, summary)
-        principal = caller.principal
-        receipt = await self._store.decide(
-            Transaction(principal.id, self._clock.now_ms(), (append,), epoch=principal.epoch)
-        )
+        receipt = await self._decide(caller, append)
         self._publishing.soon(table.id)
         return receipt
+
+    def _decide(self, caller: Caller, append: ledger.Append) -> Awaitable[Receipt]:
+        principal = caller.principal
+        return self._store.decide(
+            Transaction(principal.id, self._clock.now_ms(), (append,), epoch=principal.epoch)
+        )
 
     async def _staged(self, table: Table, info: CommitInfo) -> CommitSummary | None:
         """What the staged file says. One that is gone may have been ratified before: the ledger knows."""
@@ -165,7 +167,7 @@ class Commits:
             properties=definition.properties,
             columns=definition.columns,
             column_names=definition.column_names,
-            head=_encode(head) if full.table.head is not None else msgspec.UNSET,
+            head=_encode(head),
         )
         return await self._store.decide(
             Transaction(principal.id, self._clock.now_ms(), (operation,), epoch=principal.epoch)
@@ -181,7 +183,7 @@ class Commits:
         place = Location.parse(table.location)
         if not _is_at(place, proposal.location):
             raise Invalid("table_uri is not the location of this table", field="table_uri")
-        managed = table.format is Format.DELTA and table.head is not None
+        managed = is_managed_delta(table)
         if not managed and (proposal.info is not None or proposal.published is not None):
             raise Invalid("the catalog does not manage the commits of this table", field="table_id")
         if managed:

@@ -15,7 +15,7 @@ from inver.domain.grants import Action
 from inver.domain.ledger import Receipt, Transaction, Work
 from inver.domain.locations import Location
 from inver.domain.names import check_name, dotted
-from inver.domain.tables import Format, State, Table, TableKind
+from inver.domain.tables import Format, State, Table, TableKind, is_managed_delta
 from inver.errors import AlreadyExists, Forbidden, Invalid, NotFound
 from inver.ids import new_id
 from inver.ports import FullTable, ObjectStore, Store
@@ -196,7 +196,7 @@ class DeltaTables:
         chain = await self._access.table_chain(caller, table)
         await self._access.require(caller, Action.LOAD, chain, table_id)
         require_location(table, location)
-        if not is_managed(table):
+        if not is_managed_delta(table):
             return Tail([], -1)
         return Tail([_info(commit.payload) for commit in commits], table.version)
 
@@ -331,10 +331,6 @@ def _first_payload(head: DeltaHead, size: int) -> bytes:
     """Version 0 is published by its writer, so its commit row names the published file."""
     name = delta.published_name(0).rpartition("/")[2]
     return _encode(CommitInfo(0, head.updated_timestamp, name, size, head.updated_timestamp))
-
-
-def is_managed(table: Table) -> bool:
-    return table.format is Format.DELTA and table.head is not None
 
 
 def require_location(table: Table, location: str | None) -> None:
