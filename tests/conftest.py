@@ -8,6 +8,9 @@ import pytest
 
 from tests.fixtures.postgres import PostgresMissing, PostgresServer, running_postgres
 from tests.fixtures.s3 import S3Missing, S3Server, running_s3
+from tests.fixtures.server import database, inver, shared_inver
+
+__all__ = ["database", "inver", "shared_inver"]
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,74 @@
+"""The real clients. One that cannot be installed here skips its tests, with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.fixtures.clients import Client, ClientMissing, client
+from tests.fixtures.delta import new_schema, unity
+from tests.fixtures.server import InverServer, running_inver
+
+
+def _client(name: str) -> Client:
+    try:
+        return client(name)
+    except ClientMissing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="session")
+def duckdb() -> Client:
+    return _client("duckdb")
+
+
+@pytest.fixture(scope="session")
+def deltalake() -> Client:
+    return _client("deltalake")
+
+
+@pytest.fixture(scope="session")
+def polars() -> Client:
+    return _client("polars")
+
+
+@pytest.fixture(scope="session")
+def unitycatalog() -> Client:
+    return _client("unitycatalog")
+
+
+@pytest.fixture(scope="session")
+def spark() -> Client:
+    return _client("spark")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InverServer]:
+    """A server of all tests of a module; each test works in a schema of its own."""
+    home = tmp_path_factory.mktemp("engines") / "home"
+    external = home.with_name("external")
+    external.mkdir()
+    with running_inver(home, arguments=["--external-root", str(external)]) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def external(server: InverServer) -> Path:
+    """A folder outside the warehouse in which tables may lie."""
+    return server.home.with_name("external")
+
+
+@pytest.fixture(scope="module")
+def http(server: InverServer) -> Iterator[httpx.Client]:
+    with unity(server) as http:
+        yield http
+
+
+@pytest.fixture
+def schema(http: httpx.Client, request: pytest.FixtureRequest) -> str:
+    """The full name of a new schema, named after the test."""
+    name: str = request.node.name
+    return new_schema(http, "lake." + "".join(c if c.isalnum() else "_" for c in name).strip("_").lower())

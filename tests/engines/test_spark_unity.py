@@ -1,0 +1,270 @@
+"""Spark with Delta and Unity Catalog's own connector, in both dialects that they speak."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from inver.domain.locations import Location
+from inver.formats.delta_commit import summarize
+from tests.fixtures.clients import Client
+from tests.fixtures.delta import new_table
+from tests.fixtures.duckdb import Duck
+from tests.fixtures.jvm import JvmMissing
+from tests.fixtures.lines import Failed
+from tests.fixtures.server import InverServer
+from tests.fixtures.spark import Spark, running_spark
+
+# The first test also starts the session.
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+
+ROUNDS = 8
+
+
+@pytest.fixture(scope="module", params=["v1", "legacy"])
+def dialect(request) -> Any:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def session(
+    spark: Client, server: InverServer, dialect: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Spark]:
+    home = tmp_path_factory.mktemp("spark")
+    confs = {"spark.sql.catalog.lake.deltaRestApi.enabled": "false"} if dialect == "legacy" else {}
+    try:
+        with running_spark(spark, server, home, "lake", confs) as session:
+            yield session
+    except JvmMissing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture
+def table(session: Spark, schema: str) -> str:
+    """The full name of an empty table."""
+    session.sql(f"CREATE TABLE {schema}.things (id BIGINT, name STRING)")
+    return f"{schema}.things"
+
+
+@pytest.fixture
+def load(http: httpx.Client) -> Any:
+    """What the catalog says of a table."""
+
+    def load(name: str) -> Any:
+        catalog, schema, table = name.split(".")
+        return http.get(f"/delta/v1/catalogs/{catalog}/schemas/{schema}/tables/{table}").json()
+
+    return load
+
+
+def log(loaded: Any) -> Path:
+    return Path(Location.parse(loaded["metadata"]["location"]).local_path) / "_delta_log"
+
+
+def commit(loaded: Any, version: int) -> bytes:
+    """A version's file, wherever it is by now."""
+    published = log(loaded) / f"{version:020d}.json"
+    if published.exists():
+        return published.read_bytes()
+    [staged] = (log(loaded) / "_staged_commits").glob(f"{version:020d}.*.json")
+    return staged.read_bytes()
+
+
+def test_create(session, table, load):
+    loaded = load(table)
+    assert loaded["latest-table-version"] == 0
+    assert loaded["metadata"]["table-type"] == "MANAGED"
+    assert loaded["metadata"]["properties"]["delta.feature.catalogManaged"] == "supported"
+    assert [field["name"] for field in loaded["metadata"]["columns"]["fields"]] == ["id", "name"]
+    assert session.values(f"SELECT * FROM {table}") == []
+    assert session.values(f"SHOW TABLES IN {table.rpartition('.')[0]}")[0][1] == "things"
+
+
+def test_create_a_table_that_is_there(session, table):
+    with pytest.raises(Failed, match="TABLE_OR_VIEW_ALREADY_EXISTS"):
+        session.sql(f"CREATE TABLE {table} (other INT)")
+    session.sql(f"CREATE TABLE IF NOT EXISTS {table} (other INT)")
+
+
+def test_create_as_select(session, schema, load):
+    session.sql(f"CREATE TABLE {schema}.made AS SELECT id, id * 2 AS double FROM range(5)")
+    assert session.values(f"SELECT sum(id), sum(double) FROM {schema}.made") == [(10, 20)]
+    assert load(f"{schema}.made")["latest-table-version"] == 0
+
+
+def test_insert_update_delete_merge(session, table, load):
+    session.sql(f"INSERT INTO {table} SELECT id, 'new' FROM range(10)")
+    session.sql(f"UPDATE {table} SET name = 'odd' WHERE id % 2 = 1")
+    session.sql(f"DELETE FROM {table} WHERE id < 3")
+    session.sql(
+        f"MERGE INTO {table} t USING (SELECT 9 AS id, 'merged' AS name UNION ALL SELECT 10, 'added') s "
+        "ON t.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    )
+    rows = session.values(f"SELECT id, name FROM {table} ORDER BY id")
+    names = {3: "odd", 4: "new", 5: "odd", 6: "new", 7: "odd", 8: "new", 9: "merged", 10: "added"}
+    assert dict(rows) == names
+    assert len(rows) == len(names)
+    loaded = load(table)
+    assert loaded["latest-table-version"] == 4
+    summaries = [summarize(commit(loaded, version)) for version in range(5)]
+    operations = [summary.operation for summary in summaries]
+    assert operations == ["CREATE TABLE", "WRITE", "UPDATE", "DELETE", "MERGE"]
+    # Spark tells the records of what it removes, so the counts of all versions add up to the table.
+    counts = [summary.counts for summary in summaries]
+    assert (counts[1].rows_added, counts[3].rows_removed) == (10, 3)
+    added = [each.rows_added for each in counts if each.rows_added is not None]
+    removed = [each.rows_removed for each in counts if each.rows_removed is not None]
+    assert len(added) == len(removed) == len(counts)
+    assert sum(added) - sum(removed) == len(names)
+
+
+def test_deleted_rows_are_counted_by_deletion_vectors(session, table, load):
+    session.sql(f"INSERT INTO {table} SELECT /*+ COALESCE(1) */ id, 'x' FROM range(100)")
+    session.sql(f"DELETE FROM {table} WHERE id < 7")
+    session.sql(f"DELETE FROM {table} WHERE id < 10")
+    loaded = load(table)
+    counts = [summarize(commit(loaded, version)).counts for version in (2, 3)]
+    assert b'"deletionVector":{' in commit(loaded, 3)
+    assert [(each.rows_removed, each.files_removed, each.files_added) for each in counts] == [
+        (7, 0, 0),
+        (3, 0, 0),
+    ]
+    assert session.values(f"SELECT count(*) FROM {table}") == [(90,)]
+
+
+def test_alter(session, table, load):
+    session.sql(f"ALTER TABLE {table} ADD COLUMN price DECIMAL(10, 2) COMMENT 'in euro'")
+    session.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('team' = 'blue', 'other' = '1')")
+    session.sql(f"ALTER TABLE {table} UNSET TBLPROPERTIES ('other')")
+    session.sql(f"COMMENT ON TABLE {table} IS 'all things'")
+    metadata = load(table)["metadata"]
+    assert metadata["columns"]["fields"][2]["type"] == "decimal(10,2)"
+    assert metadata["properties"]["team"] == "blue"
+    assert "other" not in metadata["properties"]
+    assert metadata["last-commit-version"] == 4
+    session.sql(f"INSERT INTO {table} VALUES (1, 'a', 2.5)")
+    assert [str(value) for (value,) in session.values(f"SELECT price FROM {table}")] == ["2.50"]
+
+
+def test_comments_are_set_and_cleared(session, table, http):
+    def comment() -> str:
+        return http.get(f"/tables/{table}").json().get("comment") or ""
+
+    session.sql(f"COMMENT ON TABLE {table} IS 'all things'")
+    assert comment() == "all things"
+    session.sql(f"COMMENT ON TABLE {table} IS NULL")
+    assert comment() == ""
+
+
+def test_replace_keeps_the_table(session, table, load):
+    before = load(table)["metadata"]
+    session.sql(f"INSERT INTO {table} VALUES (1, 'a')")
+    session.sql(f"CREATE OR REPLACE TABLE {table} (number INT)")
+    session.sql(f"REPLACE TABLE {table} AS SELECT 7 AS seven")
+    assert session.sql(f"SELECT * FROM {table}") == [{"seven": 7}]
+    after = load(table)["metadata"]
+    assert (after["table-uuid"], after["location"]) == (before["table-uuid"], before["location"])
+    assert [field["name"] for field in after["columns"]["fields"]] == ["seven"]
+    session.sql(f"CREATE OR REPLACE TABLE {table} (id INT, day STRING) PARTITIONED BY (day)")
+    assert load(table)["metadata"]["partition-columns"] == ["day"]
+
+
+def test_partitions_and_clusters(session, schema, load):
+    session.sql(f"CREATE TABLE {schema}.days (id INT, day STRING) PARTITIONED BY (day)")
+    session.sql(f"INSERT INTO {schema}.days VALUES (1, 'monday')")
+    assert load(f"{schema}.days")["metadata"]["partition-columns"] == ["day"]
+    session.sql(f"CREATE TABLE {schema}.near (id INT, day STRING) CLUSTER BY (id)")
+    assert load(f"{schema}.near")["metadata"]["properties"]["clusteringColumns"] == '[["id"]]'
+    session.sql(f"ALTER TABLE {schema}.near CLUSTER BY (day)")
+    assert load(f"{schema}.near")["metadata"]["properties"]["clusteringColumns"] == '[["day"]]'
+
+
+def test_a_stream_appends_each_row_once(session, table, tmp_path, load):
+    session.stream(tmp_path, table, {"id": 1, "name": "a"}, {"id": 2, "name": "b"})
+    session.stream(tmp_path, table, {"id": 3, "name": "c"})
+    assert session.values(f"SELECT id FROM {table} ORDER BY id") == [(1,), (2,), (3,)]
+    assert load(table)["latest-table-version"] == 2
+
+
+def test_time_travel(session, table, load):
+    session.sql(f"INSERT INTO {table} VALUES (1, 'a')")
+    session.sql(f"INSERT INTO {table} VALUES (2, 'b')")
+    assert session.values(f"SELECT id FROM {table} VERSION AS OF 1") == [(1,)]
+    history = {row["version"]: row["timestamp"] for row in session.sql(f"DESCRIBE HISTORY {table}")}
+    assert sorted(history) == [0, 1, 2]
+    assert session.values(f"SELECT id FROM {table} TIMESTAMP AS OF '{history[1]}'") == [(1,)]
+    times = [summarize(commit(load(table), version)).timestamp or 0 for version in range(3)]
+    assert times == sorted(set(times))
+
+
+def test_changes_are_read(session, schema):
+    name = f"{schema}.changing"
+    session.sql(f"CREATE TABLE {name} (id BIGINT) TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')")
+    session.sql(f"INSERT INTO {name} SELECT id FROM range(4)")
+    session.sql(f"DELETE FROM {name} WHERE id = 1")
+    changes = session.values(
+        f"SELECT _change_type, id, _commit_version FROM table_changes('{name}', 1) ORDER BY 3, 2"
+    )
+    assert changes == [*(("insert", id, 1) for id in range(4)), ("delete", 1, 2)]
+
+
+def test_drop(session, table, http):
+    session.sql(f"DROP TABLE {table}")
+    assert session.values(f"SHOW TABLES IN {table.rpartition('.')[0]}") == []
+    assert http.get(f"/tables/{table}").status_code == 404
+    with pytest.raises(Failed, match="TABLE_OR_VIEW_NOT_FOUND"):
+        session.sql(f"SELECT * FROM {table}")
+    session.sql(f"CREATE TABLE {table} (again INT)")
+    assert session.values(f"SELECT * FROM {table}") == []
+
+
+def test_schemas(session, dialect):
+    name = f"lake.made_by_spark_{dialect}"
+    session.sql(f"CREATE SCHEMA {name}")
+    session.sql(f"CREATE SCHEMA IF NOT EXISTS {name}")
+    with pytest.raises(Failed, match="SCHEMA_ALREADY_EXISTS"):
+        session.sql(f"CREATE SCHEMA {name}")
+    assert (name.split(".")[1],) in session.values("SHOW SCHEMAS IN lake")
+    session.sql(f"DROP SCHEMA {name}")
+    assert (name.split(".")[1],) not in session.values("SHOW SCHEMAS IN lake")
+
+
+def test_an_external_table(session, schema, external, http):
+    location = (external / schema).as_uri()
+    session.sql(f"CREATE TABLE {schema}.outside (id INT) LOCATION '{location}'")
+    session.sql(f"INSERT INTO {schema}.outside VALUES (1), (2)")
+    assert session.values(f"SELECT sum(id) FROM {schema}.outside") == [(3,)]
+    assert http.get(f"/tables/{schema}.outside").json()["table_type"] == "EXTERNAL"
+    session.sql(f"DROP TABLE {schema}.outside")
+    assert list((external / schema / "_delta_log").glob("*.json"))
+
+
+def test_maintenance_is_left_to_the_catalog(session, table):
+    with pytest.raises(Failed, match="DELTA_UNSUPPORTED_CATALOG_MANAGED_TABLE_OPERATION"):
+        session.sql(f"OPTIMIZE {table}")
+
+
+def test_writers_of_different_kinds_lose_and_double_nothing(
+    session, spark, duckdb, server, http, schema, dialect, tmp_path
+):
+    """Two Sparks and one DuckDB append to one table at once."""
+    table = new_table(http, f"{schema}.shared")
+    duck = Duck(duckdb, server, schema, tmp_path)
+    confs = {"spark.sql.catalog.lake.deltaRestApi.enabled": "false"} if dialect == "legacy" else {}
+    with running_spark(spark, server, tmp_path / "second", "lake", confs) as other, duck.session() as third:
+        other.sql(f"SELECT count(*) FROM {table.name}")
+        session.start(f"INSERT INTO {table.name} VALUES ({{i}})", ROUNDS)
+        other.start(f"INSERT INTO {table.name} VALUES (1000 + {{i}})", ROUNDS)
+        third.start(f"INSERT INTO {table.name} VALUES (2000 + {{i}})", ROUNDS)
+        session.end()
+        other.end()
+        assert third.end() >= ROUNDS
+    expected = [first + i for first in (0, 1000, 2000) for i in range(ROUNDS)]
+    assert [id for (id,) in session.values(f"SELECT id FROM {table.name} ORDER BY id")] == expected
+    [found] = duck(f"SELECT id FROM {table.name} ORDER BY id")
+    assert [id for [id] in found] == expected
+    assert table.load()["latest-table-version"] == 3 * ROUNDS
