@@ -11,7 +11,7 @@ import pytest
 from inver.domain import ledger
 from inver.domain.ledger import Append, Reason, Receipt, Result, Transaction
 from inver.domain.tables import State
-from inver.errors import Conflict, NotFound, Overloaded, Refused
+from inver.errors import Conflict, NotFound, Overloaded, Refused, Stale
 from inver.ids import new_id
 from inver.ports import Commit
 from inver.stores import postgres, sqlite
@@ -179,6 +179,50 @@ async def test_the_times_of_a_table_never_go_back(book: Book):
     assert (await book.table(table)).updated_at == start + 950
     await book.decide(append(other, 1), at=start + 1)
     assert (await book.table(other)).updated_at == start + 1
+
+
+# --- under which grants it was allowed ---
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_what_was_allowed_under_other_grants_is_stale_and_leaves_nothing(book: Book, way: str):
+    table, other = await new_tables(book, 2)
+    old = await book.store.epoch()
+    await book.decide(append(table, 1, **WAYS[way]), epoch=old)
+    await book.decide(ledger.AlterSchema(id=book.schema, owner="somebody"))
+    new = await book.store.epoch()
+    assert new > old
+    before = await contents(book.store)
+    stale = [append(table, 2, **WAYS[way])], [append(table, 2), append(other, 1)], [append(table, 9)]
+    for operations in stale:
+        answers = await outcomes(*(book.decide(*operations, epoch=epoch) for epoch in (old, old, new + 1)))
+        assert [type(answer) for answer in answers] == [Stale] * 3
+        assert await contents(book.store) == before
+    # One that is not stale is not held up by its neighbours, whichever comes first.
+    answers = await outcomes(
+        book.decide(append(table, 2, "old"), epoch=old),
+        book.decide(append(table, 2, "new", **WAYS[way]), epoch=new),
+        book.decide(append(table, 2, "old"), epoch=old),
+    )
+    assert [type(answer) for answer in answers] == [Stale, Receipt, Stale]
+
+
+@pytest.mark.postgres
+async def test_a_change_of_grants_on_one_server_makes_requests_on_others_stale(
+    servers: tuple[Book, Book, Book],
+):
+    first, second, _ = servers
+    table, other = await new_tables(first, 2)
+    for version in range(1, 6):
+        epoch = await second.store.epoch()
+        rename = ledger.RenameTable(table_id=other, schema_id=first.schema, name=f"moved{version}")
+        await first.decide(rename)
+        answers = await outcomes(
+            second.decide(append(table, version), epoch=epoch),
+            second.decide(append(table, version, head=b"h"), epoch=epoch),
+        )
+        assert [type(answer) for answer in answers] == [Stale, Stale]
+        await second.decide(append(table, version), epoch=await second.store.epoch())
 
 
 # --- replays ---

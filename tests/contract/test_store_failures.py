@@ -417,7 +417,9 @@ async def test_a_statement_that_the_operator_cancels_may_be_sent_again(postgres_
         reading = asyncio.ensure_future(outcome(rows(book.store, "SELECT pg_sleep(60)")))
         cancel = """SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE state = 'active'
                     AND query = 'SELECT pg_sleep(60)' AND datname = current_database()"""
-        while not await connection.fetchval(cancel):
+        # Between two messages of its protocol a statement cannot be cancelled: until it has ended, again.
+        while not reading.done():
+            await connection.fetchval(cancel)
             await asyncio.sleep(0.001)
         assert isinstance(await reading, Unavailable)
         assert await book.store.last_event() == 2

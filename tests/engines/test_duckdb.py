@@ -95,6 +95,7 @@ def test_who_is_not_first_is_refused(duck, table):
     assert duck(f"SELECT count(*) FROM {table.name}") == [[[0]]]
 
 
+@pytest.mark.slow
 def test_two_processes_insert_at_once_and_lose_nothing(duck, table):
     with duck.session() as first, duck.session() as second:
         first.start(f"INSERT INTO {table.name} VALUES ({{i}})", ROUNDS)

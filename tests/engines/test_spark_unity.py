@@ -22,7 +22,7 @@ from tests.fixtures.spark import Spark, running_spark
 # The first test also starts the session.
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
-ROUNDS = 8
+ROUNDS = 6
 
 
 @pytest.fixture(scope="module", params=["v1", "legacy"])
@@ -122,7 +122,9 @@ def test_insert_update_delete_merge(session, table, load):
     assert sum(added) - sum(removed) == len(names)
 
 
-def test_deleted_rows_are_counted_by_deletion_vectors(session, table, load):
+def test_deletion_vectors_are_counted_and_read_by_others(
+    session, table, load, duckdb, server, schema, tmp_path
+):
     session.sql(f"INSERT INTO {table} SELECT /*+ COALESCE(1) */ id, 'x' FROM range(100)")
     session.sql(f"DELETE FROM {table} WHERE id < 7")
     session.sql(f"DELETE FROM {table} WHERE id < 10")
@@ -133,7 +135,8 @@ def test_deleted_rows_are_counted_by_deletion_vectors(session, table, load):
         (7, 0, 0),
         (3, 0, 0),
     ]
-    assert session.values(f"SELECT count(*) FROM {table}") == [(90,)]
+    assert session.values(f"SELECT count(*), min(id) FROM {table}") == [(90, 10)]
+    assert Duck(duckdb, server, schema, tmp_path)(f"SELECT count(*), min(id) FROM {table}") == [[[90, 10]]]
 
 
 def test_alter(session, table, load):

@@ -40,29 +40,35 @@ class Cascade:
         if not chain:
             raise missing("schema", shown)
         await self._access.require(caller, Action.DROP, chain, shown)
-        operations: list[Operation] = []
-        await self._collect(schema, operations)
-        await self._decide(caller, operations)
+        await self._decide(caller, await self._inside([schema]))
 
     async def drop_catalog(self, caller: Caller, name: str) -> None:
         catalog = await self._names.catalog(name)
         await self._access.require(caller, Action.DROP, self._access.catalog_chain(catalog), name)
-        operations: list[Operation] = []
-        for schema in await self._schemas(catalog.id):
-            await self._collect(schema, operations)
-        operations.append(ledger.DropCatalog(id=catalog.id))
-        await self._decide(caller, operations)
+        inside = await self._inside(await self._schemas(catalog.id))
+        await self._decide(caller, [*inside, ledger.DropCatalog(id=catalog.id)])
 
-    async def _collect(self, schema: Schema, operations: list[Operation]) -> None:
-        """What is inside comes before what contains it."""
+    async def _inside(self, schemas: Sequence[Schema]) -> list[Operation]:
+        """What is inside comes before what contains it.
+
+        All tables come first: a schema that is dropped changes what is allowed, and whoever drops
+        more than one transaction holds is then allowed anew.
+        """
+        tables: list[Operation] = []
+        containers: list[Operation] = []
+        for schema in schemas:
+            await self._collect(schema, tables, containers)
+        return [*tables, *containers]
+
+    async def _collect(self, schema: Schema, tables: list[Operation], containers: list[Operation]) -> None:
         for inner in await self._schemas(schema.id):
-            await self._collect(inner, operations)
+            await self._collect(inner, tables, containers)
         purge_at = self._clock.now_ms() + self._hold_ms
         after = ""
         while page := await self._store.tables(schema.id, after, PAGE):
-            operations += [ledger.DropTable(table_id=table.id, purge_at=purge_at) for table in page]
+            tables += [ledger.DropTable(table_id=table.id, purge_at=purge_at) for table in page]
             after = page[-1].name
-        operations.append(ledger.DropSchema(id=schema.id))
+        containers.append(ledger.DropSchema(id=schema.id))
 
     async def _schemas(self, parent_id: str) -> list[Schema]:
         found: list[Schema] = []

@@ -53,7 +53,7 @@ class Credentials:
         if ref.id is not None:
             staged = await self._staged(ref.id)
             if staged is not None:
-                return await self._for_staged(caller, staged)
+                return await self._for_staged(caller, staged, ref.id)
         table = await self._names.table(ref)
         await self._require(caller, table, access, ref.shown())
         return await self._vend(_checked(self._placement, table), access)
@@ -63,7 +63,7 @@ class Credentials:
         table = await self._staged(table_id)
         if table is None:
             raise missing("table", table_id)
-        return await self._for_staged(caller, table)
+        return await self._for_staged(caller, table, table_id)
 
     async def for_path(self, caller: Caller, url: str, use: PathUse) -> Vended:
         location = Location.parse(url, field="url")
@@ -93,10 +93,8 @@ class Credentials:
     async def _vend(self, location: Location, access: StorageAccess) -> Vended:
         return Vended(location.text, access, await self._vendor.vend(location, access))
 
-    async def _for_staged(self, caller: Caller, table: Table) -> Vended:
-        await self._access.standing(caller)
-        if table.created_by != caller.principal.id:
-            raise Forbidden("a staged table belongs to who staged it")
+    async def _for_staged(self, caller: Caller, table: Table, shown: str) -> Vended:
+        await self._require_staged(caller, table, shown)
         return await self._vend(Location.parse(table.location), StorageAccess.READ_WRITE)
 
     async def _staged(self, table_id: str) -> Table | None:
@@ -119,9 +117,21 @@ class Credentials:
         if access is StorageAccess.READ_WRITE:
             await self._access.require(caller, Action.COMMIT, chain, shown)
 
-    async def _require_inside(self, caller: Caller, table: Table, access: StorageAccess) -> None:
-        if table.state is State.STAGED and table.created_by == caller.principal.id:
+    async def _require_staged(self, caller: Caller, table: Table, shown: str) -> None:
+        """Only for who staged it, as long as they may make it a table."""
+        chain = await self._access.schema_chain(caller, table.schema_id)
+        mine = table.created_by == caller.principal.id
+        if mine and chain:
+            await self._access.require(caller, Action.CREATE_TABLE, chain)
+        elif chain and await self._access.permits(caller, Action.CREATE_TABLE, chain):
+            raise Forbidden("a staged table belongs to who staged it")
+        else:
             await self._access.standing(caller)
+            raise missing("table", shown)
+
+    async def _require_inside(self, caller: Caller, table: Table, access: StorageAccess) -> None:
+        if table.state is State.STAGED:
+            await self._require_staged(caller, table, table.id)
             return
         if table.state not in NAMED:
             raise missing("table", table.id)

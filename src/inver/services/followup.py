@@ -60,8 +60,8 @@ class FollowUp:
                 await self._do(item)
         finally:
             beat.cancel()
-            with suppress(asyncio.CancelledError):
-                await beat
+            # Not awaited itself: its end must not be mistaken for ours, nor ours for its.
+            await asyncio.wait([beat])
         return len(items)
 
     async def _do(self, item: WorkItem) -> None:

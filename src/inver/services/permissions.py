@@ -35,6 +35,10 @@ class Permissions:
         self._grants = grants
         self._access = access
 
+    async def require_known(self, caller: Caller) -> None:
+        """What everybody may know is still not for a credential that is good no more."""
+        await self._access.standing(caller)
+
     async def on(self, caller: Caller, ref: SecurableRef, principal: str | None = None) -> list[Held]:
         """All that is held on it, for who may read that; everybody else sees what they hold themselves."""
         try:

@@ -43,6 +43,9 @@ class Principals:
     async def members_of(self, info: PrincipalInfo) -> list[PrincipalInfo]:
         return await self._store.members_of(info.id)
 
+    async def members(self, caller: Caller, group: str) -> list[PrincipalInfo]:
+        return await self.members_of(await self._group(caller, group))
+
     async def create(
         self, caller: Caller, name: str, kind: PrincipalKind, comment: str | None = None
     ) -> PrincipalInfo:

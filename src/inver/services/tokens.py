@@ -82,9 +82,10 @@ class Tokens:
             await self._access.require_own(caller, Action.MANAGE_PRINCIPALS)
         else:
             try:
-                await self._access.require(caller, Action.MANAGE_PRINCIPALS, METASTORE_CHAIN)
+                await self._access.require(caller, Action.READ_PRINCIPALS, METASTORE_CHAIN)
             except Forbidden:
                 raise NotFound("the token does not exist", kind="token") from None
+            await self._access.require(caller, Action.MANAGE_PRINCIPALS, METASTORE_CHAIN)
         await self._decide(caller, governance.RevokeToken(id=token_id))
 
     async def create_secret(

@@ -35,13 +35,13 @@ WITH req AS MATERIALIZED (
                          $7::bytea[], $8::bytea[], $9::text[], $10::bigint[], $11::bigint[])
     WITH ORDINALITY AS r(grp, table_id, version, token, operation, payload, counts, data, by_id, at, epoch, n)
 ), locked AS MATERIALIZED (
-    SELECT id, version FROM tables WHERE id = ANY($2::text[]) AND state IN ('live', 'declared')
-    ORDER BY id FOR UPDATE
+    SELECT id, version, state FROM tables WHERE id = ANY($2::text[]) ORDER BY id FOR UPDATE
 ), fence AS MATERIALIZED (
     SELECT epoch FROM access_epoch WHERE id = 1
 ), won AS MATERIALIZED (
     SELECT r.grp FROM req r LEFT JOIN locked l ON l.id = r.table_id
-    GROUP BY r.grp HAVING bool_and(l.version IS NOT DISTINCT FROM r.version - 1)
+    GROUP BY r.grp
+    HAVING bool_and(COALESCE(l.version = r.version - 1 AND l.state IN ('live', 'declared'), false))
         AND bool_and(r.epoch IS NULL OR r.epoch = (SELECT epoch FROM fence))
 ), moved AS (
     UPDATE tables t SET version = r.version, updated_by = r.by_id,

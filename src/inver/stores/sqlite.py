@@ -24,25 +24,26 @@ from typing import Any, TypeVar
 
 from inver import failpoints
 from inver.domain.events import COMMITTED
-from inver.domain.ledger import Append, Receipt, Result, Transaction
-from inver.errors import Broken, OutcomeUnknown, Overloaded, Refused, Stale, Unavailable
+from inver.domain.ledger import Append, Receipt, Result, Transaction, Winner
+from inver.errors import Broken, Conflict, OutcomeUnknown, Overloaded, Refused, Stale, Unavailable
 from inver.stores import journal, migrations
 from inver.stores.base import SqlStore, Waiters
 from inver.stores.epoch import BUMP_EPOCH, READ_EPOCH
 from inver.stores.sql import Row, Steps, UniqueViolation, sqlite_text
-from inver.stores.versions import event_data, is_plain
+from inver.stores.versions import event_data, is_plain, lost
 
 T = TypeVar("T")
 
 QUEUE_LIMIT = 1_024
 BATCH_LIMIT = 256
 """Operations in one batch: more would keep the event loop from answering others."""
+NEWEST_LIMIT = 16_384
 
 _PRAGMAS = (
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",
     "PRAGMA busy_timeout = 5000",
-    "PRAGMA cache_size = -65536",
+    "PRAGMA cache_size = -16384",
     "PRAGMA temp_store = MEMORY",
 )
 # Times of one table never go back: behind a clock that did, the full rules decide.
@@ -88,6 +89,8 @@ class SqliteStore(SqlStore):
         self._seq = self._saved_seq = 0
         self._epoch = self._saved_epoch = self._durable_epoch = 0
         self._connections: list[sqlite3.Connection] = []
+        # The newest plain commit of a table as the writer left it. The writer is alone, so it still stands.
+        self._newest: dict[str, Winner] = {}
 
     @classmethod
     async def open(cls, path: Path) -> SqliteStore:
@@ -225,6 +228,10 @@ class SqliteStore(SqlStore):
         if transaction.epoch is not None and transaction.epoch != self._epoch:
             item.outcome = Stale()
             return True
+        newest = self._newest.get(op.table_id)
+        if newest is not None and newest.version == op.version:
+            item.outcome = _taken(op, newest)
+            return True
         at = transaction.at
         execute = self._writer.execute
         by = transaction.by
@@ -240,6 +247,9 @@ class SqliteStore(SqlStore):
             (op.table_id, "", op.version, at, by, op.operation, op.token, seq, op.payload, op.counts),
         )
         item.outcome = Receipt(seq, at, (Result(op.table_id, op.version),))
+        if len(self._newest) >= NEWEST_LIMIT:
+            self._newest.clear()
+        self._newest[op.table_id] = Winner(op.version, op.token, seq, at, by)
         return True
 
     def _run(self, item: _Item) -> None:
@@ -248,6 +258,9 @@ class SqliteStore(SqlStore):
         execute("SAVEPOINT item")
         try:
             item.outcome = self._drive(self._writer, item.steps())
+            if item.wrote:
+                # It may have changed anything: what is known of tables is learned again.
+                self._newest.clear()
         except sqlite3.DatabaseError:
             raise
         except Exception as error:
@@ -306,6 +319,8 @@ class SqliteStore(SqlStore):
         self._writer.execute("BEGIN IMMEDIATE")
 
     def _rollback(self) -> None:
+        if self._seq != self._saved_seq:
+            self._newest.clear()
         self._seq, self._epoch = self._saved_seq, self._saved_epoch
         if self._writer.in_transaction:
             self._writer.execute("ROLLBACK")
@@ -383,6 +398,13 @@ class SqliteStore(SqlStore):
     _writer: sqlite3.Connection
     _reader: sqlite3.Connection
     _thread: threading.Thread
+
+
+def _taken(op: Append, newest: Winner) -> Receipt | Conflict:
+    """The answer to an append of the very version at which its table stands."""
+    if op.token == newest.token:
+        return Receipt(newest.transaction, newest.at, (Result(op.table_id, op.version),), replayed=True)
+    return lost(0, op, newest.version, newest)
 
 
 def _lock(path: Path) -> int:

@@ -1,4 +1,7 @@
-"""Polars' catalog client: calls its methods by name; `scan` reads the table that it names."""
+"""Polars' catalog client, driven by lines: the first has its `url` and `token` as JSON.
+
+Each further line is a method and its arguments; `scan` reads the table that it names.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +20,20 @@ def plain(value: Any) -> Any:
 
 
 def call(catalog: Any, method: str, *arguments: Any) -> Any:
-    try:
-        if method == "scan":
-            frame: Any = catalog.scan_table(*arguments).collect()
-            return frame.to_dicts()
-        return plain(getattr(catalog, method)(*arguments))
-    except Exception as error:
-        return {"error": f"{type(error).__name__}: {error}"}
+    if method == "scan":
+        return catalog.scan_table(*arguments).collect().to_dicts()
+    return plain(getattr(catalog, method)(*arguments))
 
 
 def main() -> None:
     given = json.loads(sys.stdin.readline())
     catalog = pl.Catalog(given["url"], bearer_token=given["token"], require_https=False)
-    print(json.dumps([call(catalog, *each) for each in given["calls"]], default=str))
+    for line in sys.stdin:
+        try:
+            answer = {"answer": call(catalog, *json.loads(line))}
+        except Exception as error:
+            answer = {"error": type(error).__name__, "message": str(error)}
+        print(json.dumps(answer, default=str), flush=True)
 
 
 main()

@@ -1,8 +1,8 @@
-"""Unity Catalog's own Python client: makes calls and returns what they answered.
+"""Unity Catalog's own Python client, driven by lines: the first has its `url` and `token` as JSON.
 
-In: `url`, `token` and `calls`, each `[api class, method, arguments]`; an argument that is a list
-`[model class, fields]` becomes that model.
-Out: for each call its answer as a dictionary, or `{"status": ..., "error_code": ...}`.
+Each further line is `[api class, method, arguments]`; an argument that is a list `[model class,
+fields]` becomes that model. It is answered by what the call returned, as a dictionary, or by
+`{"status": ..., "error_code": ...}`.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ async def main() -> None:
     async with uc.ApiClient(uc.Configuration(host=given["url"])) as api:
         # The client ignores the token of its own configuration.
         api.set_default_header("Authorization", f"Bearer {given['token']}")
-        answers = [await call(api, *each) for each in given["calls"]]
-    print(json.dumps(answers, default=str))
+        for line in sys.stdin:
+            answer = await call(api, *json.loads(line))
+            print(json.dumps({"answer": answer}, default=str), flush=True)
 
 
 asyncio.run(main())

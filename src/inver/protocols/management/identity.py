@@ -222,8 +222,7 @@ class IdentityRoutes:
         return Response(204)
 
     async def members(self, request: Request) -> Response:
-        group = await self._principals.get(caller(request), request.args[0])
-        members = await self._principals.members_of(group)
+        members = await self._principals.members(caller(request), request.args[0])
         return ok(wire.MemberList([wire.PrincipalShown.of(member) for member in members]))
 
     async def add_member(self, request: Request) -> Response:

@@ -58,7 +58,8 @@ class PermissionRoutes:
         ]
         return ok(_listed(await self._permissions.change(caller(request), self._ref(request), changes)))
 
-    def metastore(self, request: Request) -> Response:
+    async def metastore(self, request: Request) -> Response:
+        await self._permissions.require_known(caller(request))
         return ok({"metastore_id": self._metastore_id})
 
     def _ref(self, request: Request) -> SecurableRef:

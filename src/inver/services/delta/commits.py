@@ -23,6 +23,7 @@ from inver.errors import Invalid, NotFound
 from inver.ports import FullTable, ObjectStore, Store
 from inver.services.access import Access, missing
 from inver.services.context import Caller
+from inver.services.delta.agreement import compare, completed
 from inver.services.delta.publishing import Publishing
 from inver.services.delta.types import Changes, Proposal
 
@@ -102,12 +103,14 @@ class Commits:
         summary = await self._staged(table, info) if self._verify else None
         append = _append(table.id, info, summary)
         changes = proposal.changes
+        if summary is not None:
+            changes = completed(changes, summary, full.details.columns)
         if changes is not None or proposal.uniform is not None:
             append = _with_changes(append, full, info, changes or Changes(), proposal.uniform)
         if proposal.expect_etag is not None:
             append = msgspec.structs.replace(append, expect_etag=proposal.expect_etag)
         if summary is not None:
-            _compare(table, append, summary)
+            compare(table, append, summary)
         receipt = await self._decide(caller, append)
         self._publishing.soon(table.id)
         return receipt
@@ -291,24 +294,3 @@ def _checked_uniform(
             field="uniform.iceberg.converted_delta_version",
         )
     return uniform
-
-
-def _compare(table: Table, append: ledger.Append, summary: CommitSummary) -> None:
-    """What the file changes, the request must have said; else the catalog would show another table."""
-    head = delta.head_of(append.head if append.head is not None else table.head)
-    if summary.protocol is not None:
-        declared, written = head.protocol, summary.protocol
-        if set(declared.writer_features) != set(written.writer_features) or (
-            declared.min_reader,
-            declared.min_writer,
-        ) != (written.min_reader, written.min_writer):
-            raise Invalid("the staged commit changes the protocol, the request does not", field="protocol")
-    metadata = summary.metadata
-    if metadata is None:
-        return
-    if metadata.properties.get(delta.TABLE_ID) != table.id:
-        raise Invalid(f"the staged commit has another {delta.TABLE_ID}", field=delta.TABLE_ID)
-    if tuple(metadata.partition_columns) != tuple(head.partition_columns):
-        raise Invalid(
-            "the staged commit changes the partition columns, the request does not", field="partition-columns"
-        )

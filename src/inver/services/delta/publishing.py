@@ -16,7 +16,7 @@ import msgspec
 from inver.domain import delta
 from inver.domain.delta import CommitInfo
 from inver.domain.locations import Location
-from inver.errors import NotFound
+from inver.errors import Broken, NotFound
 from inver.ports import ObjectStore, Store
 
 log = logging.getLogger("inver.publishing")
@@ -95,7 +95,9 @@ class Publishing:
             if await objects.head(target) is None:
                 raise
             return
-        await objects.put_if_absent(target, data)
+        if not await objects.put_if_absent(target, data) and await objects.get(target) != data:
+            # Somebody wrote past the catalog. Marking it would hide the commit that was ratified.
+            raise Broken(f"{target} is not the commit that was ratified")
 
     async def _scan(self) -> None:
         try:

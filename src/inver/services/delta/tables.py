@@ -209,6 +209,7 @@ class DeltaTables:
         table = await self._names.table(TableRef(id=table_id))
         chain = await self._access.table_chain(caller, table)
         await self._access.require(caller, Action.LOAD, chain, table_id)
+        await self._access.require_own(caller, Action.COMMIT)
         require_location(table, location)
         check_report(table, report)
         version = table.version if report.version is None else report.version

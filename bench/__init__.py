@@ -1,0 +1,1 @@
+"""Benchmarks: the real server under load, beside peers on the same machine in the same run."""

@@ -1,0 +1,130 @@
+"""python -m bench: measure everything, or what is named, and hold it against the limits."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from fnmatch import fnmatch
+from pathlib import Path
+
+import msgspec
+
+from bench import ledger, peers
+from bench.ledger import Options
+from bench.machine import child_named, describe
+from bench.results import Load, Results, show
+from tests.fixtures.postgres import PostgresMissing, PostgresServer, running_postgres
+
+LATEST = Path(__file__).parent / "results" / "latest.json"
+QUICK = Options(seconds=1.0, connections=(1, 32), attempts=1, patience_s=5.0, growing=8, rounds=2, starts=3)
+
+STORE_PARTS = ("start", "tables", "hot", "growth")
+PARTS = (
+    *(f"sqlite-{part}" for part in STORE_PARTS),
+    *(f"postgres-{part}" for part in STORE_PARTS),
+    *peers.SCRIPTS,
+    "echo",
+    "uvicorn",
+)
+
+
+class Run:
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.options = QUICK if arguments.quick else Options()
+        given = {"seconds": arguments.seconds, "patience_s": arguments.patience}
+        known = {name: value for name, value in given.items() if value is not None}
+        self.options = msgspec.structs.replace(self.options, **known)
+        self.chosen = [part for part in PARTS if any(fnmatch(part, want) for want in arguments.only)]
+        self.python: str | None = arguments.uvicorn
+        self.postgres: PostgresServer | None = None
+        self.postgres_pid = 0
+        self.results = Results({})
+
+    def everything(self) -> None:
+        with ExitStack() as stack:
+            if any(part.startswith(("postgres", "pgbench")) for part in self.chosen):
+                try:
+                    self.postgres = stack.enter_context(running_postgres())
+                    self.postgres_pid = child_named("postgres")
+                except PostgresMissing as missing:
+                    say(f"without PostgreSQL: {missing}")
+                    self.chosen = [
+                        part for part in self.chosen if not part.startswith(("postgres", "pgbench"))
+                    ]
+            self.results.environment = describe(self.postgres.programs if self.postgres else None)
+            for store in ("sqlite", "postgres"):
+                self._store(store)
+            if self.postgres is not None:
+                for name in peers.SCRIPTS:
+                    self._loads(name, peers.pgbench(name, self.postgres, self.postgres_pid, self.options))
+            self._loads("echo", peers.echo(self.options))
+            if self.python is not None:
+                self._loads("uvicorn", peers.uvicorn(self.python, self.options))
+        self.results.judge()
+
+    def _store(self, store: str) -> None:
+        results, options = self.results, self.options
+        wanted = [part for part in STORE_PARTS if f"{store}-{part}" in self.chosen]
+        if "start" in wanted:
+            say(f"{store}: {options.starts} starts")
+            results.starts.append(ledger.starts(store, self.postgres, options))
+        if not set(wanted) - {"start"}:
+            return
+        with ledger.serving(store, self.postgres, self.postgres_pid, options) as subject:
+            if "tables" in wanted:
+                self._loads(f"{store}-tables", subject.loads())
+            if "hot" in wanted:
+                say(f"{store}: one table")
+                results.hot.append(subject.hot())
+            if "growth" in wanted:
+                say(f"{store}: {options.growing} tables to version {ledger.OLD:,}")
+                results.growth.append(subject.growth())
+            results.memory.append(subject.memory())
+
+    def _loads(self, part: str, loads: Iterator[Load]) -> None:
+        if part not in self.chosen:
+            return
+        for load in loads:
+            say(f"{load.subject}: {load.connections} connections, {load.per_s:,.0f}/s")
+            self.results.loads.append(load)
+
+
+def say(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        default=["*"],
+        metavar="NAME",
+        help=f"parts to run, also as patterns like 'sqlite-*': {', '.join(PARTS)}",
+    )
+    parser.add_argument("--seconds", type=float, help="length of one measurement (default: 3, quick: 1)")
+    parser.add_argument(
+        "--patience", type=float, help="seconds to wait for a quiet machine before each measurement (20)"
+    )
+    parser.add_argument("--quick", action="store_true", help="fewer, shorter measurements: for a first look")
+    parser.add_argument("--json", type=Path, default=LATEST, metavar="FILE", help="where the figures go")
+    parser.add_argument("--strict", action="store_true", help="exit 1 when a limit is missed")
+    parser.add_argument(
+        "--uvicorn", metavar="PYTHON", help="an interpreter that has uvicorn, uvloop and httptools"
+    )
+    arguments = parser.parse_args()
+    run = Run(arguments)
+    if not run.chosen:
+        parser.error(f"nothing is called {' or '.join(arguments.only)}")
+    run.everything()
+    arguments.json.parent.mkdir(parents=True, exist_ok=True)
+    arguments.json.write_bytes(msgspec.json.format(msgspec.json.encode(run.results)) + b"\n")
+    print(show(run.results))
+    return 1 if arguments.strict and not all(limit.holds for limit in run.results.limits) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,230 @@
+"""What a run finds, and the limits it is held against."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from bench.load import Outcome
+
+
+class Load(msgspec.Struct, kw_only=True):
+    """Requests on tables that nobody else writes. `cpu_us` is per request, by group of processes."""
+
+    subject: str
+    connections: int
+    per_s: float
+    p50_ms: float
+    p99_ms: float
+    cpu_us: dict[str, float]
+    generator: float = 0.0
+    foreign: float
+
+    @classmethod
+    def of(cls, subject: str, connections: int, outcome: Outcome) -> Load:
+        usage, answers = outcome.usage, outcome.answers[200]
+        return cls(
+            subject=subject,
+            connections=connections,
+            per_s=answers.count / usage.seconds,
+            p50_ms=answers.p50_ms,
+            p99_ms=answers.p99_ms,
+            cpu_us={name: 1e6 * seconds / answers.count for name, seconds in usage.groups.items()},
+            generator=usage.own / usage.seconds,
+            foreign=usage.foreign,
+        )
+
+
+class Hot(msgspec.Struct, kw_only=True):
+    """One table that every connection writes."""
+
+    subject: str
+    connections: int
+    winners_per_s: float
+    refusals_per_s: float
+    winner_p99_ms: float
+    refusal_p50_ms: float
+    refusal_p99_ms: float
+    cpu_us: dict[str, float]
+    foreign: float
+
+    @classmethod
+    def of(cls, subject: str, connections: int, outcome: Outcome) -> Hot:
+        usage, won, lost = outcome.usage, outcome.answers[200], outcome.answers[409]
+        return cls(
+            subject=subject,
+            connections=connections,
+            winners_per_s=won.count / usage.seconds,
+            refusals_per_s=lost.count / usage.seconds,
+            winner_p99_ms=won.p99_ms,
+            refusal_p50_ms=lost.p50_ms,
+            refusal_p99_ms=lost.p99_ms,
+            cpu_us={name: 1e6 * spent / (won.count + lost.count) for name, spent in usage.groups.items()},
+            foreign=usage.foreign,
+        )
+
+
+class Growth(msgspec.Struct, kw_only=True):
+    """CPU of a commit, server and database, on tables of few versions and on tables of many."""
+
+    subject: str
+    young: str
+    old: str
+    young_us: float
+    old_us: float
+
+    @property
+    def ratio(self) -> float:
+        return self.old_us / self.young_us
+
+
+class Start(msgspec.Struct, kw_only=True):
+    """`ready_s` is the median of `starts`; memory is resident, and of one server process."""
+
+    subject: str
+    ready_s: float
+    starts: int
+    ready_mb: float
+
+
+class Memory(msgspec.Struct, kw_only=True):
+    """Resident memory of the server after `commits`."""
+
+    subject: str
+    commits: int
+    mb: float
+
+
+class Limit(msgspec.Struct):
+    name: str
+    value: float
+    bound: float
+    unit: str
+    at_least: bool = False
+
+    @property
+    def holds(self) -> bool:
+        return self.value >= self.bound if self.at_least else self.value <= self.bound
+
+
+class Results(msgspec.Struct):
+    environment: dict[str, str | int | float]
+    loads: list[Load] = []
+    hot: list[Hot] = []
+    growth: list[Growth] = []
+    starts: list[Start] = []
+    memory: list[Memory] = []
+    limits: list[Limit] = []
+
+    def load(self, subject: str, connections: int) -> Load | None:
+        found = (item for item in self.loads if (item.subject, item.connections) == (subject, connections))
+        return next(found, None)
+
+    def judge(self) -> None:
+        self.limits = list(limits(self))
+
+
+CPU_BOUNDS = {"sqlite": 70.0, "postgres": 55.0}
+AT = 32
+
+
+def limits(results: Results) -> Iterator[Limit]:
+    """Every limit that this run can judge."""
+    for subject, bound in CPU_BOUNDS.items():
+        load = results.load(subject, AT)
+        if load is not None:
+            yield Limit(
+                f"{subject}: server CPU per commit, {AT} connections", load.cpu_us["server"], bound, "us"
+            )
+    ours, peer = results.load("postgres", AT), results.load("pgbench", AT)
+    if ours is not None and peer is not None:
+        name = f"postgres: commits per second beside pgbench, {AT} connections"
+        yield Limit(name, ours.per_s / peer.per_s, 2.0, "x", at_least=True)
+    for hot in results.hot:
+        winners = f"{hot.subject}: winners on one table, {hot.connections} connections"
+        yield Limit(winners, hot.winners_per_s, 1000.0, "/s", at_least=True)
+        yield Limit(f"{hot.subject}: p99 of refusals on one table", hot.refusal_p99_ms, 5.0, "ms")
+    for growth in results.growth:
+        yield Limit(
+            f"{growth.subject}: CPU at version {growth.old} to {growth.young}", growth.ratio, 1.2, "x"
+        )
+    for start in results.starts:
+        yield Limit(f"{start.subject}: start to ready", start.ready_s, 0.5, "s")
+        yield Limit(f"{start.subject}: memory when ready", start.ready_mb, 60.0, "MB")
+    for memory in results.memory:
+        yield Limit(f"{memory.subject}: memory after {memory.commits} commits", memory.mb, 60.0, "MB")
+
+
+def show(results: Results) -> str:
+    """For people, and ready for a document."""
+    parts = [" / ".join(f"{name} {value}" for name, value in results.environment.items())]
+    if results.loads:
+        parts.append(_table(_LOAD_HEADS, map(_load_row, results.loads)))
+    if results.hot:
+        parts.append(_table(_HOT_HEADS, map(_hot_row, results.hot)))
+    if results.growth:
+        parts.append(_table(_GROWTH_HEADS, map(_growth_row, results.growth)))
+    if results.limits:
+        parts.append(_table(_LIMIT_HEADS, map(_limit_row, results.limits)))
+    return "\n\n".join(parts)
+
+
+_LOAD_HEADS = ("subject", "connections", "per s", "p50 ms", "p99 ms", "CPU us per request", "foreign CPU")
+_HOT_HEADS = ("one table", "connections", "winners/s", "refusals/s", "p50, p99 of refusals ms", "CPU us")
+_GROWTH_HEADS = ("CPU us per commit", "young tables, at version", "old tables, at version", "ratio")
+_LIMIT_HEADS = ("limit", "measured", "bound", "")
+
+
+def _load_row(load: Load) -> tuple[str, ...]:
+    return (
+        load.subject,
+        str(load.connections),
+        f"{load.per_s:,.0f}",
+        f"{load.p50_ms:.2f}",
+        f"{load.p99_ms:.2f}",
+        _cpu(load.cpu_us),
+        f"{load.foreign:.0%}",
+    )
+
+
+def _hot_row(hot: Hot) -> tuple[str, ...]:
+    return (
+        hot.subject,
+        str(hot.connections),
+        f"{hot.winners_per_s:,.0f}",
+        f"{hot.refusals_per_s:,.0f}",
+        f"{hot.refusal_p50_ms:.2f}, {hot.refusal_p99_ms:.2f}",
+        _cpu(hot.cpu_us),
+    )
+
+
+def _growth_row(growth: Growth) -> tuple[str, ...]:
+    return (
+        growth.subject,
+        f"{growth.young}: {growth.young_us:.0f}",
+        f"{growth.old}: {growth.old_us:.0f}",
+        f"{growth.ratio:.2f}",
+    )
+
+
+def _limit_row(limit: Limit) -> tuple[str, ...]:
+    sign = ">=" if limit.at_least else "<="
+    digits = 0 if limit.value >= 100 else 1 if limit.value >= 10 else 2
+    bound = f"{sign} {limit.bound:g} {limit.unit}"
+    verdict = "PASS" if limit.holds else "MISS"
+    return limit.name, f"{limit.value:,.{digits}f} {limit.unit}", bound, verdict
+
+
+def _cpu(groups: dict[str, float]) -> str:
+    return " + ".join(f"{name} {value:.0f}" for name, value in groups.items())
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [heads, *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
+    lines.insert(1, tuple("-" * width for width in widths))
+    return "\n".join(
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |"
+        for line in lines
+    )

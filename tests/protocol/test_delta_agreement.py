@@ -1,0 +1,179 @@
+"""Who is late is told so whatever else is wrong, and the catalog shows what the log says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.fixtures.delta import DeltaTable, add_file, new_schema, new_table, unity
+from tests.fixtures.server import InverServer
+
+FIELD = {"name": "price", "type": "decimal(10,2)", "nullable": True, "metadata": {"comment": "in euro"}}
+
+
+@pytest.fixture(scope="module")
+def http(shared_inver: InverServer) -> Iterator[httpx.Client]:
+    with unity(shared_inver) as http:
+        new_schema(http, "lake.agreement")
+        yield http
+
+
+@pytest.fixture
+def table(http: httpx.Client, request: pytest.FixtureRequest) -> DeltaTable:
+    name = "".join(c if c.isalnum() else "_" for c in request.node.name)
+    return new_table(http, f"lake.agreement.{name}")
+
+
+def published(version: int) -> dict[str, Any]:
+    return {"action": "set-latest-backfilled-version", "latest-published-version": version}
+
+
+def error(response: httpx.Response) -> tuple[int, str]:
+    return response.status_code, response.json()["error"]["type"]
+
+
+def preview(table: DeltaTable, staged: dict[str, Any], **more: Any) -> httpx.Response:
+    """The same commit in the dialect that has no words for schema, partitions and clusters."""
+    info = {key.replace("-", "_"): value for key, value in staged.items()}
+    body = {"table_id": table.id, "table_uri": table.location, "commit_info": info, **more}
+    return table.http.post("/delta/preview/commits", json=body)
+
+
+def metadata(table: DeltaTable, *fields: dict[str, Any], **changed: Any) -> dict[str, Any]:
+    """The metadata action of version 0 with other values."""
+    lines = (table.folder / "_delta_log" / f"{0:020d}.json").read_text().splitlines()
+    [written] = [json.loads(line)["metaData"] for line in lines if "metaData" in line]
+    schema = {"type": "struct", "fields": [*table.fields, *fields]}
+    return {"metaData": {**written, "schemaString": json.dumps(schema), **changed}}
+
+
+def test_who_is_late_and_saw_what_the_winner_published_is_late(table):
+    """The late writer lists the log, finds the winner's version there, and reports it as published."""
+    table.append(1, add_file("winner"))
+    late = table.stage(1, [add_file("late")])
+    for version in (0, 1, 2):
+        assert error(table.commit(late, published(version))) == (409, "CommitVersionConflictException")
+    assert preview(table, late, latest_backfilled_version=1).status_code == 409
+
+
+def test_who_is_late_is_late_whatever_its_file_says(table):
+    table.append(1, add_file("winner"))
+    late = table.stage(1, [{"add": {"path": "no size"}}])
+    assert error(table.commit(late)) == (409, "CommitVersionConflictException")
+    assert error(table.commit({**late, "file-size": 1})) == (409, "CommitVersionConflictException")
+    assert error(table.commit({**late, "file-name": "none.json"})) == (409, "CommitVersionConflictException")
+
+
+def test_the_same_commit_again_is_a_success_whoever_published_it(table):
+    staged = table.stage(1, [add_file("a")])
+    assert table.commit(staged).status_code == 200
+    table.append(2, add_file("b"))
+    assert table.commit(staged, published(2)).status_code == 200
+    assert preview(table, staged).status_code == 200
+    assert table.load()["latest-table-version"] == 2
+
+
+@pytest.mark.parametrize("version", [1, 2, 1000])
+def test_a_version_that_is_not_there_cannot_be_published(table, version):
+    assert error(table.commit(table.stage(1, []), published(version))) == (
+        400,
+        "InvalidParameterValueException",
+    )
+    assert table.load()["latest-table-version"] == 0
+
+
+def test_columns_are_those_of_the_log(table):
+    answer = preview(
+        table,
+        table.stage(1, [metadata(table, FIELD)]),
+        metadata={"properties": {"properties": table.load()["metadata"]["properties"]}},
+    )
+    assert answer.status_code == 200, answer.text
+    loaded = table.load()["metadata"]
+    assert loaded["columns"]["fields"] == [*table.fields, FIELD]
+    assert loaded["last-commit-version"] == 1
+    shown = table.http.get(f"/tables/{table.name}").json()["columns"]
+    assert [(each["name"], each["type_text"]) for each in shown] == [
+        ("id", "bigint"),
+        ("price", "decimal(10,2)"),
+    ]
+
+
+def test_columns_that_are_the_same_stay_as_they_were_given(table):
+    before = table.http.get(f"/tables/{table.name}").json()["columns"]
+    assert preview(table, table.stage(1, [metadata(table, description="x")])).status_code == 200
+    assert table.http.get(f"/tables/{table.name}").json()["columns"] == before
+
+
+def test_partitions_are_those_of_the_log(table):
+    assert preview(table, table.stage(1, [metadata(table, partitionColumns=["id"])])).status_code == 200
+    assert table.load()["metadata"]["partition-columns"] == ["id"]
+
+
+def test_the_protocol_is_that_of_the_log(table):
+    lines = (table.folder / "_delta_log" / f"{0:020d}.json").read_text().splitlines()
+    [protocol] = [json.loads(line)["protocol"] for line in lines if '"protocol"' in line]
+    protocol["writerFeatures"] = [*protocol["writerFeatures"], "appendOnly"]
+    assert preview(table, table.stage(1, [{"protocol": protocol}])).status_code == 200
+    assert table.load()["metadata"]["properties"]["delta.feature.appendOnly"] == "supported"
+
+
+def test_clusters_are_those_of_the_log(table):
+    def clustering(**action: Any) -> dict[str, Any]:
+        return {
+            "domainMetadata": {"domain": "delta.clustering", "configuration": "", "removed": False, **action}
+        }
+
+    columns = json.dumps({"clusteringColumns": [["id"]], "domainName": "delta.clustering"})
+    assert preview(table, table.stage(1, [clustering(configuration=columns)])).status_code == 200
+    assert table.load()["metadata"]["properties"]["clusteringColumns"] == '[["id"]]'
+    assert preview(table, table.stage(2, [clustering(removed=True)])).status_code == 200
+    assert "clusteringColumns" not in table.load()["metadata"]["properties"]
+
+
+@pytest.mark.parametrize(
+    ("change", "update", "field"),
+    [
+        (
+            {"partitionColumns": []},
+            {"action": "set-partition-columns", "partition-columns": ["id"]},
+            "partition",
+        ),
+        ({"configuration": {"io.unitycatalog.tableId": "another"}}, None, "tableId"),
+        ({"schemaString": "{"}, None, "schema"),
+    ],
+)
+def test_a_file_that_says_something_else_is_refused(table, change, update, field):
+    staged = table.stage(1, [metadata(table, **change)])
+    answer = table.commit(staged, *([update] if update else []))
+    assert error(answer) == (400, "InvalidParameterValueException")
+    assert field in answer.text
+    assert table.load()["latest-table-version"] == 0
+
+
+def test_a_file_that_was_written_past_the_catalog_does_not_hide_a_commit(table):
+    (table.folder / "_delta_log" / f"{1:020d}.json").write_text('{"commitInfo":{}}\n')
+    table.append(1, add_file("ratified"))
+    notice = {
+        "requirements": [{"type": "assert-table-uuid", "uuid": table.id}],
+        "updates": [published(1)],
+    }
+    assert table.http.post(table.url, json=notice).status_code == 500
+    assert [each["version"] for each in table.load()["commits"]] == [1]
+
+
+def test_a_file_that_its_writer_published_is_as_good_as_ours(table):
+    staged = table.stage(1, [add_file("a")])
+    table.commit(staged).raise_for_status()
+    log = table.folder / "_delta_log"
+    (log / f"{1:020d}.json").write_bytes((log / "_staged_commits" / staged["file-name"]).read_bytes())
+    notice = {
+        "requirements": [{"type": "assert-table-uuid", "uuid": table.id}],
+        "updates": [published(1)],
+    }
+    table.http.post(table.url, json=notice).raise_for_status()
+    assert table.load()["commits"] == []

@@ -1,0 +1,535 @@
+"""C3: every route, tried by nobody, by somebody without any right, by a reader and by an administrator.
+
+The routes come from the router itself, and each must have a row here: a new route without one fails.
+A row says with what the route is to be called so that nothing but the caller's rights decides.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+from uuid import uuid4
+
+import pytest
+
+from inver.server.router import Entry
+from tests.fixtures.house import API, SEPARATOR, Answer, House, Person, ask, house, path
+
+UNITY = "/api/2.1/unity-catalog"
+V1 = UNITY + "/delta/v1"
+CONTROL = "/api/1.0/unity-control"
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+REFUSED = frozenset({403, 404})
+GOOD = frozenset({200, 201, 204})
+
+
+class World:
+    """One of everything that a route can be asked about."""
+
+    def __init__(self, home: House) -> None:
+        self.home = home
+        self.table = self.dropped = self.staged = self.location = self.staged_at = ""
+        self.token = self.secret = self.transaction = ""
+
+    async def build(self) -> World:
+        home, admin = self.home, self.home.admin
+        await home.schema("main", "sales")
+        columns = [{"name": "customer"}]
+        self.table = await home.table("main", "sales", "orders", columns=columns)
+        self.location = (await admin.ok("GET", path("tables", self.table)))["location"]
+        self.dropped = await home.table("main", "sales", "gone")
+        await admin.ok("DELETE", path("catalogs", "main", "schemas", "sales", "tables", "gone"))
+        commit = {"op": "commit", "table": {"id": self.table}, "version": 1, "token": "t"}
+        cursor = {"op": "move-cursor", "cursor": "c", "expect": None, "value": "1"}
+        done = await admin.ok("POST", "/transactions", {"operations": [commit, cursor]})
+        self.transaction = done["transaction"]
+        await admin.ok("POST", "/principals", {"name": "ada"})
+        await home.group("team", "ada")
+        self.token = (await admin.ok("POST", "/tokens", {"principal": "ada"}))["id"]
+        self.secret = (await admin.ok("POST", "/principals/ada/secrets", {}))["id"]
+        named = {"name": "new", "catalog_name": "main", "schema_name": "sales"}
+        bearer = {"Authorization": f"Bearer {admin.token}"}
+        staged = await ask(home.app.public, "POST", UNITY + "/staging-tables", named, bearer.items())
+        self.staged, self.staged_at = staged.json["id"], staged.json["staging_location"]
+        return self
+
+
+Make = Callable[[World], Any]
+
+
+@dataclass(frozen=True)
+class Row:
+    """How to call a route, and what others than administrators are answered."""
+
+    args: Make = lambda w: ()
+    query: Make = lambda w: {}
+    body: Make = lambda w: None
+    headers: dict[str, str] = field(default_factory=dict)
+    stranger: frozenset[int] = REFUSED
+    shows: Callable[[Any], bool] | None = None
+    """For what everybody may ask: whether an answer to somebody without rights is as empty as it must be."""
+    admin: frozenset[int] = GOOD
+    changes: bool | None = None
+    """Whether a read-only token is refused; by default that depends on the method."""
+
+
+def names(*args: str) -> Make:
+    return lambda w: args
+
+
+def given(**values: Any) -> Make:
+    return lambda w: values
+
+
+NESTED = names("main", "sales")
+ORDERS = names("main", "sales", "orders")
+ON_ORDERS = {"kind": "table", "name": ["main", "sales", "orders"]}
+CHANGE = given(principal="ada", privileges=["SELECT"], securable=ON_ORDERS)
+
+MANAGEMENT: dict[str, Row] = {
+    "GET /catalogs": Row(shows=lambda told: told["catalogs"] == []),
+    "POST /catalogs": Row(body=given(name="other")),
+    "GET /catalogs/{catalog}": Row(names("main")),
+    "PATCH /catalogs/{catalog}": Row(names("main"), body=given(comment="x")),
+    "DELETE /catalogs/{catalog}": Row(names("main"), admin=frozenset({409})),
+    "GET /catalogs/{catalog}/schemas": Row(names("main")),
+    "POST /catalogs/{catalog}/schemas": Row(names("main"), body=given(path=["other"])),
+    "GET /catalogs/{catalog}/schemas/{schema}": Row(NESTED),
+    "PATCH /catalogs/{catalog}/schemas/{schema}": Row(NESTED, body=given(comment="x")),
+    "DELETE /catalogs/{catalog}/schemas/{schema}": Row(NESTED, admin=frozenset({409})),
+    "GET /catalogs/{catalog}/schemas/{schema}/tables": Row(NESTED),
+    "POST /catalogs/{catalog}/schemas/{schema}/tables": Row(NESTED, body=given(name="t", format="LANCE")),
+    "GET /catalogs/{catalog}/schemas/{schema}/dropped": Row(NESTED),
+    "GET /catalogs/{catalog}/schemas/{schema}/tables/{table}": Row(ORDERS),
+    "PATCH /catalogs/{catalog}/schemas/{schema}/tables/{table}": Row(ORDERS, body=given(comment="x")),
+    "DELETE /catalogs/{catalog}/schemas/{schema}/tables/{table}": Row(ORDERS),
+    "GET /catalogs/{catalog}/schemas/{schema}/tables/{table}/commits": Row(ORDERS),
+    "GET /catalogs/{catalog}/schemas/{schema}/tables/{table}/metrics": Row(ORDERS),
+    "POST /catalogs/{catalog}/schemas/{schema}/tables/{table}/rename": Row(
+        ORDERS, body=given(to=["main", "sales", "renamed"])
+    ),
+    "GET /tables/{id}": Row(lambda w: (w.table,)),
+    "GET /tables/{id}/commits": Row(lambda w: (w.table,)),
+    "POST /tables/{id}/undrop": Row(lambda w: (w.dropped,), body=given()),
+    "POST /transactions": Row(
+        body=lambda w: {
+            "operations": [{"op": "commit", "table": {"id": w.table}, "version": 2, "token": "t2"}]
+        }
+    ),
+    "GET /transactions/{id}": Row(lambda w: (w.transaction,)),
+    "GET /events": Row(),
+    "GET /cursors/{cursor}": Row(names("c")),
+    "GET /info": Row(shows=lambda told: set(told) == {"name", "version", "database", "last_event"}),
+    "GET /whoami": Row(shows=lambda told: (told["name"], told["groups"]) == ("stranger", [])),
+    "GET /principals": Row(),
+    "POST /principals": Row(body=given(name="bob")),
+    "GET /principals/{name}": Row(names("ada")),
+    "PATCH /principals/{name}": Row(names("ada"), body=given(comment="x")),
+    "DELETE /principals/{name}": Row(names("ada")),
+    "GET /groups/{group}/members": Row(names("team")),
+    "PUT /groups/{group}/members/{principal}": Row(names("team", "admin")),
+    "DELETE /groups/{group}/members/{principal}": Row(names("team", "ada")),
+    "POST /tokens": Row(body=given(principal="ada")),
+    "GET /tokens": Row(query=given(principal="ada")),
+    "DELETE /tokens/{id}": Row(lambda w: (w.token,)),
+    "POST /principals/{name}/secrets": Row(names("ada"), body=given()),
+    "GET /principals/{name}/secrets": Row(names("ada")),
+    "DELETE /principals/{name}/secrets/{id}": Row(lambda w: ("ada", w.secret)),
+    "GET /grants": Row(query=given(kind="table", name=SEPARATOR.join(["main", "sales", "orders"]))),
+    "POST /grants": Row(body=CHANGE),
+    "POST /grants/revoke": Row(body=CHANGE),
+    "POST /grants/explain": Row(
+        body=given(principal="ada", action="read", securable=ON_ORDERS), changes=False
+    ),
+    "GET /search": Row(query=given(q="o"), shows=lambda told: told["results"] == []),
+    "GET /doctor": Row(),
+}
+
+
+def in_sales(**more: Any) -> Make:
+    return given(catalog_name="main", schema_name="sales", **more)
+
+
+def at_table(**more: Any) -> Make:
+    return lambda w: {"table_id": w.table, "table_uri": w.location, **more}
+
+
+COMMIT_INFO = {
+    "version": 2,
+    "timestamp": 1_700_000_000_000,
+    "file_name": f"{2:020d}.{uuid4()}.json",
+    "file_size": 100,
+    "file_modification_timestamp": 1_700_000_000_000,
+}
+FULL = names("main.sales.orders")
+# The table was not made by a Delta client, so what only such tables can do is refused for that reason.
+NOT_MANAGED = frozenset({200, 400})
+
+UNITY_ROWS: dict[str, Row] = {
+    "POST /catalogs": Row(body=given(name="other")),
+    "GET /catalogs": Row(shows=lambda told: told["catalogs"] == []),
+    "GET /catalogs/{name}": Row(names("main")),
+    "PATCH /catalogs/{name}": Row(names("main"), body=given(comment="x")),
+    "DELETE /catalogs/{name}": Row(names("main"), query=given(force="true")),
+    "POST /schemas": Row(body=given(name="other", catalog_name="main")),
+    "GET /schemas": Row(query=given(catalog_name="main")),
+    "GET /schemas/{full_name}": Row(names("main.sales")),
+    "PATCH /schemas/{full_name}": Row(names("main.sales"), body=given(comment="x")),
+    "DELETE /schemas/{full_name}": Row(names("main.sales"), query=given(force="true")),
+    "POST /staging-tables": Row(body=in_sales(name="fresh")),
+    "POST /tables": Row(
+        body=lambda w: {
+            "name": "new",
+            "catalog_name": "main",
+            "schema_name": "sales",
+            "table_type": "MANAGED",
+            "data_source_format": "DELTA",
+            "storage_location": w.staged_at,
+            "columns": [],
+        },
+        admin=frozenset({400}),  # version 0 is not written
+    ),
+    "GET /tables": Row(query=in_sales()),
+    "GET /tables/{full_name}": Row(FULL),
+    "PATCH /tables/{full_name}": Row(FULL, body=given(comment="x")),
+    "DELETE /tables/{full_name}": Row(FULL),
+    "GET /delta/commits": Row(query=at_table(start_version=0)),
+    "POST /delta/commit": Row(body=at_table(commit_info=COMMIT_INFO), admin=NOT_MANAGED),
+    "POST /delta/metrics": Row(
+        body=at_table(report={"commit_report": {"num_files_added": 1, "commit_version": 1}})
+    ),
+    "GET /delta/preview/commits": Row(query=at_table(start_version=0)),
+    "POST /delta/preview/commits": Row(body=at_table(commit_info=COMMIT_INFO), admin=NOT_MANAGED),
+    "POST /temporary-table-credentials": Row(body=lambda w: {"table_id": w.table, "operation": "READ_WRITE"}),
+    "POST /temporary-path-credentials": Row(
+        body=lambda w: {"url": w.location, "operation": "PATH_READ_WRITE"}
+    ),
+    "POST /temporary-volume-credentials": Row(
+        body=given(), stranger=frozenset({501}), admin=frozenset({501}), changes=False
+    ),
+    "POST /temporary-model-version-credentials": Row(
+        body=given(), stranger=frozenset({501}), admin=frozenset({501}), changes=False
+    ),
+    "GET /permissions/{securable_type}/{full_name}": Row(names("table", "main.sales.orders")),
+    "PATCH /permissions/{securable_type}/{full_name}": Row(
+        names("table", "main.sales.orders"),
+        body=given(changes=[{"principal": "ada", "add": ["SELECT"], "remove": []}]),
+    ),
+    "GET /metastore_summary": Row(shows=lambda told: set(told) == {"metastore_id"}),
+}
+
+V1_TABLE = "/catalogs/{catalog}/schemas/{schema}/tables/{table}"
+V1_ROWS: dict[str, Row] = {
+    "GET /config": Row(query=given(catalog="main")),
+    "POST /catalogs/{catalog}/schemas/{schema}/staging-tables": Row(NESTED, body=given(name="fresh")),
+    "POST /catalogs/{catalog}/schemas/{schema}/tables": Row(
+        NESTED,
+        body=lambda w: {
+            "name": "new",
+            "location": w.staged_at,
+            "table-type": "MANAGED",
+            "columns": {"type": "struct", "fields": []},
+            "protocol": {"min-reader-version": 3, "min-writer-version": 7},
+            "properties": {},
+            "last-commit-timestamp-ms": 1,
+        },
+        admin=frozenset({400}),  # version 0 is not written
+    ),
+    f"GET {V1_TABLE}": Row(ORDERS),
+    f"POST {V1_TABLE}": Row(
+        ORDERS,
+        body=lambda w: {
+            "requirements": [{"type": "assert-table-uuid", "uuid": w.table}],
+            "updates": [{"action": "set-properties", "updates": {"a": "b"}}],
+        },
+        admin=NOT_MANAGED,
+    ),
+    f"DELETE {V1_TABLE}": Row(ORDERS),
+    f"HEAD {V1_TABLE}": Row(ORDERS),
+    f"POST {V1_TABLE}/rename": Row(ORDERS, body=lambda w: {"new-name": "renamed"}),
+    f"GET {V1_TABLE}/credentials": Row(ORDERS, query=given(operation="READ")),
+    f"POST {V1_TABLE}/metrics": Row(
+        ORDERS,
+        body=lambda w: {
+            "table-id": w.table,
+            "report": {"commit-report": {"num-files-added": 1, "commit-version": 1}},
+        },
+    ),
+    "GET /staging-tables/{table_id}/credentials": Row(lambda w: (w.staged,), changes=True),
+    "GET /temporary-path-credentials": Row(query=lambda w: {"location": w.location, "operation": "READ"}),
+}
+
+OPEN_TOKEN = Row(body=lambda w: b"grant_type=client_credentials&client_id=a&client_secret=b", headers=FORM)
+CONTROL_ROWS = {
+    "GET /scim2/Me": Row(shows=lambda told: told["userName"] == "stranger"),
+}
+
+ROWS: dict[str, Row] = {
+    f"{method} {mount}{template}": row
+    for mount, rows in ((API, MANAGEMENT), (UNITY, UNITY_ROWS), (V1, V1_ROWS), (CONTROL, CONTROL_ROWS))
+    for (method, template), row in ((key.split(" ", 1), row) for key, row in rows.items())
+}
+
+PUBLIC: dict[str, Row] = {
+    "GET /livez": Row(),
+    "GET /readyz": Row(),
+    "GET /api/docs": Row(),
+    "GET /api/docs/openapi.json": Row(),
+    f"POST {API}/oauth/token": OPEN_TOKEN,
+    "POST /iceberg/v1/oauth/tokens": OPEN_TOKEN,
+    "POST /api/catalog/v1/oauth/tokens": OPEN_TOKEN,
+    f"POST {UNITY}/iceberg/v1/oauth/tokens": OPEN_TOKEN,
+    f"POST {CONTROL}/auth/tokens": OPEN_TOKEN,
+    f"POST {CONTROL}/auth/logout": Row(body=given()),
+}
+
+
+# --- helpers ---
+
+
+def entries(home: House) -> list[Entry]:
+    return list(home.app.public.router.entries)
+
+
+def key_of(entry: Entry) -> str:
+    """A HEAD that a GET route answers is tried with the row of the GET."""
+    return f"{entry.route.method} {entry.template}"
+
+
+def target(entry: Entry, row: Row, world: World) -> str:
+    text = entry.template
+    for value in row.args(world):
+        start, end = text.index("{"), text.index("}")
+        text = text[:start] + quote(value, safe="") + text[end + 1 :]
+    assert "{" not in text, f"{entry.template} has more parameters than its row"
+    return text
+
+
+async def call(world: World, who: Person, entry: Entry, row: Row) -> Answer:
+    headers = dict(row.headers)
+    if who.token is not None:
+        headers["Authorization"] = f"Bearer {who.token}"
+    return await ask(
+        world.home.app.public,
+        entry.method,
+        target(entry, row, world),
+        row.body(world),
+        headers.items(),
+        # Many are refused here, and none is to be held up for the others.
+        client=str(uuid4()),
+        **row.query(world),
+    )
+
+
+def reads(entry: Entry, row: Row) -> bool:
+    return entry.method in ("GET", "HEAD") if row.changes is None else not row.changes
+
+
+@pytest.fixture(scope="module")
+async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    """Shared by those who change nothing."""
+    async with house(tmp_path_factory.mktemp("routes") / "home") as home:
+        yield await World(home).build()
+
+
+# --- the tests ---
+
+
+async def test_c3_every_route_has_a_row_and_every_row_a_route(world: World):
+    found = {key_of(entry): entry.public for entry in entries(world.home)}
+    assert {key for key, public in found.items() if public} == set(PUBLIC), "public routes"
+    assert {key for key, public in found.items() if not public} == set(ROWS), "routes that ask who calls"
+
+
+async def test_c3_nobody_gets_past_the_door(world: World):
+    """Whether a name is there, a body is good or a method exists is not for nobody to know."""
+    before = await world.home.last_event()
+    for entry in entries(world.home):
+        if entry.public:
+            continue
+        row = ROWS[key_of(entry)]
+        answer = await call(world, world.home.nobody, entry, row)
+        assert answer.status == 401, (entry.method, entry.template, answer)
+        assert answer.headers["www-authenticate"] == "Bearer"
+        forged = Person(world.home, "forged", f"inver_pat_{'0' * 32}_{'x' * 43}")
+        assert (await call(world, forged, entry, row)).status == 401, entry.template
+    assert await world.home.last_event() == before
+
+
+async def test_c3_somebody_without_rights_learns_and_changes_nothing(world: World):
+    stranger = await world.home.user("stranger")
+    before = await world.home.last_event()
+    secrets = (world.table, world.dropped, world.staged, world.location, "orders", "customer", world.secret)
+    for entry in entries(world.home):
+        if entry.public:
+            continue
+        row = ROWS[key_of(entry)]
+        answer = await call(world, stranger, entry, row)
+        place = (entry.method, entry.template, answer)
+        if row.shows is None:
+            assert answer.status in row.stranger, place
+        else:
+            assert answer.status == 200, place
+            if entry.method != "HEAD":
+                assert row.shows(answer.json), place
+            told = answer.body.decode()
+            assert not any(secret in told for secret in secrets), place
+    assert await world.home.last_event() == before, "a refused request left something behind"
+
+
+async def test_c3_a_refusal_tells_no_more_than_the_request(world: World):
+    """Nothing in it that the caller did not send: no id, no owner, no location, no other name."""
+    stranger = await world.home.admin.token_of("ada")
+    for entry in entries(world.home):
+        if entry.public or entry.method == "HEAD":
+            continue
+        row = ROWS[key_of(entry)]
+        answer = await call(world, stranger, entry, row)
+        if answer.status not in REFUSED:
+            continue
+        sent = f"{target(entry, row, world)} {row.query(world)} {row.body(world)}"
+        for secret in (world.table, world.dropped, world.staged, world.location, "customer", world.secret):
+            assert secret in sent or secret not in answer.body.decode(), (entry.template, answer)
+
+
+HIDDEN = [
+    ("who knows nothing", [], ["main", "sales", "orders"]),
+    ("who sees the catalog", ["USE CATALOG"], ["sales", "orders"]),
+    ("who sees the schema", ["USE CATALOG", "USE SCHEMA"], ["orders"]),
+]
+
+
+@pytest.mark.parametrize(("held", "hidden"), [pytest.param(*row[1:], id=row[0]) for row in HIDDEN])
+async def test_c18_what_one_may_not_see_is_told_like_what_is_not_there(
+    world: World, held: list[str], hidden: list[str]
+):
+    """The same request about something that never was: the same answer, but for the name."""
+    name = f"curious{uuid4()}"
+    curious = await world.home.user(name)
+    if held:
+        await world.home.grant(name, held, "catalog", "main")
+    real = {each: each[::-1] for each in hidden}
+    for each in (world.table, world.dropped, world.staged):
+        real[each] = str(uuid4())
+    real |= {world.token: "0" * 32, world.secret: str(uuid4()), world.location: world.location[:-1] + "z"}
+    compared = 0
+    for entry in entries(world.home):
+        if entry.public or entry.method == "HEAD":
+            continue
+        row = ROWS[key_of(entry)]
+        if row.shows is not None or row.admin == {501}:
+            continue
+        there = await call(world, curious, entry, row)
+        absent = never_was(row, real)
+        answer = await call(world, curious, entry, absent)
+        if there.status not in REFUSED:
+            # Lists and containers that may be seen; what is hidden in them is not in them.
+            assert held, (entry.template, there)
+            assert not any(each in there.body.decode() for each in (world.table, "customer", world.location))
+            continue
+        back = {fake: each for each, fake in real.items()}
+        assert comparable(there) == comparable(answer, back), (entry.method, entry.template)
+        compared += 1
+    assert compared > 40
+
+
+def never_was(row: Row, names: dict[str, str]) -> Row:
+    def swapped(make: Make) -> Make:
+        return lambda w: json.loads(swap(json.dumps(make(w)), names))
+
+    return Row(swapped(row.args), swapped(row.query), swapped(row.body))
+
+
+def swap(text: str, names: dict[str, str]) -> str:
+    """Whole names only: `main.sales` has two, and `domain` none."""
+    for each, other in names.items():
+        text = re.sub(rf"(?<![A-Za-z]){re.escape(each)}(?![A-Za-z])", other, text)
+    return text
+
+
+def comparable(answer: Answer, names: dict[str, str] | None = None) -> tuple[int, bytes, str]:
+    text = re.sub(r'"request_id":"[^"]*"', "", answer.body.decode())
+    return answer.status, answer.content_type, swap(text, names or {})
+
+
+async def test_c3_a_reader_reads_everything_and_changes_nothing(world: World):
+    """The token of an administrator, made for reading only."""
+    reader = await world.home.admin.token_of(scope="read")
+    before = await world.home.last_event()
+    for entry in entries(world.home):
+        if entry.public:
+            continue
+        row = ROWS[key_of(entry)]
+        answer = await call(world, reader, entry, row)
+        if reads(entry, row):
+            assert answer.status in row.admin, (entry.method, entry.template, answer)
+        else:
+            assert answer.status == 403, (entry.method, entry.template, answer)
+    assert await world.home.last_event() == before, "a read-only token changed something"
+    assert (await world.home.admin.ok("GET", path("tables", world.table)))["version"] == 1
+
+
+async def test_c3_an_administrator_is_let_in_everywhere(world: World, tmp_path: Path):
+    for number, entry in enumerate(entries(world.home)):
+        if entry.public:
+            continue
+        row = ROWS[key_of(entry)]
+        if reads(entry, row):
+            answer = await call(world, world.home.admin, entry, row)
+        else:
+            # What changes something gets a world of its own.
+            async with house(tmp_path / str(number)) as home:
+                own = await World(home).build()
+                answer = await call(own, home.admin, entry, row)
+        assert answer.status in row.admin, (entry.method, entry.template, answer)
+
+
+@pytest.mark.postgres
+async def test_c7_a_revoked_token_opens_no_route_of_another_server(postgres_url: str, tmp_path: Path):
+    """The other server knows the token for good, and this is its first request after the revocation."""
+    async with house(tmp_path / "one", postgres_url) as one, house(tmp_path / "two", postgres_url) as two:
+        world = await World(one).build()
+        there = World(two)
+        vars(there).update({**vars(world), "home": two})
+        before = await one.last_event()
+        made = 0
+        for entry in entries(two):
+            if entry.public or entry.method == "HEAD":
+                continue
+            token = await one.admin.ok("POST", "/tokens", {})
+            holder = Person(two, "admin", token["token"])
+            assert (await holder.get("/whoami")).status == 200
+            await one.admin.ok("DELETE", path("tokens", token["id"]))
+            made += 1
+            row = ROWS[key_of(entry)]
+            answer = await call(there, holder, entry, row)
+            assert answer.status == 401 or row.admin == {501}, (entry.method, entry.template, answer)
+        assert await one.last_event() == before + 2 * made, "nothing but these tokens came and went"
+
+
+async def test_c3_public_routes_say_nothing_about_the_catalog(world: World):
+    for entry in entries(world.home):
+        if not entry.public:
+            continue
+        answer = await call(world, world.home.nobody, entry, PUBLIC[key_of(entry)])
+        assert answer.status in (200, 401), (entry.method, entry.template, answer)
+        told = answer.body.decode()
+        for secret in (world.table, world.staged, world.location, world.secret, world.token):
+            assert secret not in told, entry.template
+
+
+async def test_c2_the_private_listener_has_probes_and_metrics_and_nothing_else(world: World):
+    templates = {(entry.method, entry.template) for entry in world.home.app.private.router.entries}
+    assert templates == {
+        (method, template) for method in ("GET", "HEAD") for template in ("/metrics", "/livez", "/readyz")
+    }
+    public = {entry.template for entry in world.home.app.public.router.entries}
+    assert "/metrics" not in public
+    answer = await ask(world.home.app.public, "GET", "/metrics")
+    assert answer.status == 404
