@@ -24,6 +24,8 @@ TABLES = 100_000
 GRANTS = 10_000
 PAGE = 100
 BOUND_MS = 50.0
+BOUND = ("all, as an administrator", "all, by SELECT on the schema", "many, one by one", "a few")
+"""Who is never to wait longer for a page; the others are told."""
 
 
 def run(seconds: float = 3.0, tables: int = TABLES, grants: int = GRANTS) -> dict[str, Any]:
@@ -44,13 +46,8 @@ def run(seconds: float = 3.0, tables: int = TABLES, grants: int = GRANTS) -> dic
 
 def slowest(figures: dict[str, Any]) -> float:
     """The worst median of a page, which is what is held against the bound."""
-    found = [
-        who["median_ms"]
-        for store in ("sqlite", "postgres")
-        for who in figures[store].values()
-        if isinstance(who, dict)
-    ]
-    return max(found)
+    stores = [figures[store] for store in ("sqlite", "postgres") if "missing" not in figures[store]]
+    return max(float(store[who]["median_ms"]) for store in stores for who in BOUND)
 
 
 async def _measure(database: str | None, seconds: float, tables: int, grants: int) -> dict[str, Any]:

@@ -154,7 +154,7 @@ def test_refusals_are_as_documented(api, server):
         journey.refused(404, "get_catalog", "nowhere")
         journey.refused(409, "create_catalog", json={"name": "REFUSALS"})
         journey.refused(409, "drop_catalog", "refusals")
-        journey.refused(409, "alter_catalog", "refusals", headers={"If-Match": '"7"'})
+        journey.refused(412, "alter_catalog", "refusals", headers={"If-Match": '"7"'})
         problem = journey.refused(
             409,
             "transact",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from inver.domain.grants import Action, allowed, shows_all_inside, visible
+from inver.domain.grants import Action, Chain, Node, Standing, allowed, shows_all_inside, visible
 from inver.domain.ledger import MAIN, Receipt
 from inver.domain.securables import SecurableKind
 from inver.domain.tables import Table, TableDetails
@@ -15,6 +15,9 @@ from inver.services.context import Caller
 from inver.services.names import Names, TableRef
 
 LAST_VERSION = 2**63 - 1
+LOOK_AT = 500
+FOLLOWED = 200
+"""Groups of one person, themselves included, whose tables can be asked for in one statement."""
 
 
 class Tables:
@@ -66,15 +69,29 @@ class Tables:
         chain = await self._access.schema_chain(caller, schema.id)
         if shows_all_inside(standing, chain, SecurableKind.TABLE):
             return await self._store.tables(schema.id, after, min(limit, MAX_PAGE + 1))
-        found: list[Table] = []
+        return await self._seen_one_by_one(standing, chain, after, limit)
+
+    async def _seen_one_by_one(self, standing: Standing, above: Chain, after: str, limit: int) -> list[Table]:
+        """Tables of a schema that are seen by grants on them, or by owning them.
+
+        Who sees many of them meets enough when looking at all. Who sees few does not, and for them
+        the grants are followed to their tables.
+        """
+        schema_id = above[0].id
         subjects = sorted(standing.subjects)
+        found: list[Table] = []
+        follow = False
         while len(found) < limit:
-            page = await self._store.tables_for(subjects, schema.id, after, limit)
-            for table in page:
-                if visible(standing, await self._access.table_chain(caller, table)):
-                    found.append(table)
-            if len(page) < limit:
+            most = limit if follow else LOOK_AT
+            if follow:
+                page = await self._store.tables_for(subjects, schema_id, after, most)
+            else:
+                page = await self._store.tables(schema_id, after, most)
+            seen = [table for table in page if _is_seen(standing, above, table)]
+            found += seen
+            if len(page) < most:
                 break
+            follow = follow or (len(seen) < limit // 8 and len(subjects) <= FOLLOWED)
             after = page[-1].name
         return found[:limit]
 
@@ -107,3 +124,10 @@ class Tables:
         """Newest first. History tells of the data, so it takes the right to read the data."""
         table = await self.get(caller, ref, Action.READ)
         return await self._store.commits(table.id, branch, first, last, min(limit, MAX_PAGE))
+
+
+def _is_seen(standing: Standing, above: Chain, table: Table) -> bool:
+    if table.id not in standing.grants and table.owner not in standing.subjects:
+        return False
+    node = Node(SecurableKind.TABLE, table.id, table.owner, (*above[0].name, table.name))
+    return visible(standing, (node, *above))

@@ -20,6 +20,7 @@ from inver.stores.sql import Row, Steps
 T = TypeVar("T")
 
 METASTORE = Node(SecurableKind.METASTORE, METASTORE_ID, ADMINS.id, ())
+_PRIVILEGES = {str(each): each for each in Privilege}
 _PRINCIPAL = "id, name, kind, disabled, comment, etag, created_at, created_by"
 
 
@@ -200,7 +201,7 @@ def _standing(principal: Principal) -> Steps[Standing]:
     )
     grants: dict[str, dict[Privilege, str]] = {}
     for securable_id, privilege, subject in rows:
-        grants.setdefault(securable_id, {})[Privilege(privilege)] = subject
+        grants.setdefault(securable_id, {})[_PRIVILEGES[privilege]] = subject
     return Standing(frozenset(subjects), grants, principal.scope is Scope.READ)
 
 
@@ -251,19 +252,26 @@ def _grants(column: str, value: str) -> Steps[list[GrantRow]]:
 def _tables_for(subjects: Sequence[str], schema_id: str, after: str, limit: int) -> Steps[list[Table]]:
     """Tables of a schema that somebody sees one by one: granted or owned, not through the schema.
 
-    It starts from the grants, of which one person has few, and not from the tables.
+    It starts from the grants and not from the tables. SQLite follows the order in which a CROSS JOIN
+    names them; PostgreSQL must not know that only the first few are wanted, else it looks for them
+    among all tables.
     """
     marks = _marks(subjects, start=4)
+    wanted = "t.schema_id = ?1 AND t.name_key > ?2 AND t.state IN ('live', 'declared')"
+    # One for each owner, since only then an index has them in the order of their names.
+    owned = " ".join(
+        f"""UNION SELECT * FROM (
+                SELECT t.id, t.name_key FROM tables t WHERE t.owner = ?{number} AND {wanted}
+                ORDER BY t.name_key LIMIT ?3) AS owned{number}"""
+        for number in range(4, 4 + len(subjects))
+    )
     rows = yield (
-        f"""SELECT {TABLE_COLUMNS} FROM tables t WHERE t.id IN (
-                SELECT x.id FROM (
-                    SELECT t.id, t.name_key FROM grants g JOIN tables t ON t.id = g.securable_id
-                    WHERE g.principal_id IN ({marks}) AND t.schema_id = ?1 AND t.name_key > ?2
-                    AND t.state IN ('live', 'declared')
-                    UNION
-                    SELECT t.id, t.name_key FROM tables t WHERE t.owner IN ({marks}) AND t.schema_id = ?1
-                    AND t.name_key > ?2 AND t.state IN ('live', 'declared')
-                ) AS x ORDER BY x.name_key LIMIT ?3)
+        f"""WITH granted AS MATERIALIZED (
+                SELECT DISTINCT t.id, t.name_key FROM grants g CROSS JOIN tables t
+                WHERE g.principal_id IN ({marks}) AND t.id = g.securable_id AND {wanted})
+            SELECT {TABLE_COLUMNS} FROM tables t WHERE t.id IN (
+                SELECT id FROM (SELECT id, name_key FROM granted {owned}) AS seen
+                ORDER BY name_key LIMIT ?3)
             ORDER BY t.name_key""",
         (schema_id, after, limit, *subjects),
     )

@@ -41,7 +41,7 @@ _FIRST = (
         securable_id {key} NOT NULL, principal_id {key} NOT NULL, privilege {key} NOT NULL,
         kind {key} NOT NULL, granted_at {int} NOT NULL, granted_by {key} NOT NULL,
         PRIMARY KEY (securable_id, principal_id, privilege))""",
-    "CREATE INDEX grants_principal ON grants (principal_id, securable_id)",
+    "CREATE INDEX grants_principal ON grants (principal_id, securable_id, privilege)",
     """CREATE TABLE catalogs (
         id {key} PRIMARY KEY, name TEXT NOT NULL, name_key {key} NOT NULL UNIQUE, comment TEXT,
         properties {bytes} NOT NULL, storage_root TEXT, owner {key} NOT NULL, etag {int} NOT NULL,

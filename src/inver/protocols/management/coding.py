@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ from inver.protocols.http import then as then
 from inver.services.context import Caller
 from inver.services.names import TableRef
 
+_ETAG = re.compile(rb'(?:W/)?"([0-9]{1,18})"')
 DEFAULT_PAGE = 100
 MAX_PAGE = 1_000
 SEPARATOR = "\x1f"
@@ -55,10 +57,10 @@ def if_match(request: Request) -> int | None:
     value = request.header(b"if-match")
     if value is None or value == b"*":
         return None
-    digits = value.removeprefix(b"W/").strip(b'"')
-    if not digits.isdigit() or len(digits) > 18:
+    found = _ETAG.fullmatch(value)
+    if found is None:
         raise Invalid("If-Match is not an ETag of this server", field="If-Match")
-    return int(digits)
+    return int(found[1])
 
 
 def whole(text: str, field: str) -> int:
