@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -43,3 +44,8 @@ def s3_server() -> Iterator[S3Server]:
             yield server
     except S3Missing as missing:
         pytest.skip(str(missing))
+
+
+# A run in the background of a shell ignores Ctrl-C, and so would every program that it starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -156,7 +156,8 @@ def test_examples_of_serve(line: str, tmp_path: Path, request: pytest.FixtureReq
         )
     try:
         deadline = time.monotonic() + 30
-        while not (home / "server.json").exists():
+        written = [home / "server.json", *([tmp_path / "ready.json"] if "--ready-file" in line else [])]
+        while not all(path.exists() for path in written):
             assert process.poll() is None, (tmp_path / "out").read_text()
             assert time.monotonic() < deadline
             time.sleep(0.02)
