@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench import ledger, peers
+from bench import access, ledger, listing, peers
 from bench.ledger import Options
 from bench.machine import child_named, describe
 from bench.results import Load, Results, show
@@ -28,6 +28,8 @@ PARTS = (
     *peers.SCRIPTS,
     "echo",
     "uvicorn",
+    "access",
+    "listing",
 )
 
 
@@ -63,6 +65,12 @@ class Run:
             self._loads("echo", peers.echo(self.options))
             if self.python is not None:
                 self._loads("uvicorn", peers.uvicorn(self.python, self.options))
+        if "access" in self.chosen:
+            say("access: who asks, and may they")
+            self.results.access = access.run()
+        if "listing" in self.chosen:
+            say(f"listing: pages of {listing.TABLES:,} tables")
+            self.results.listing = listing.run(self.options.seconds)
         self.results.judge()
 
     def _store(self, store: str) -> None:

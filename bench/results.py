@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import msgspec
 
+from bench import listing
 from bench.load import Outcome
 
 
@@ -115,6 +117,8 @@ class Results(msgspec.Struct):
     growth: list[Growth] = []
     starts: list[Start] = []
     memory: list[Memory] = []
+    access: dict[str, Any] = {}
+    listing: dict[str, Any] = {}
     limits: list[Limit] = []
 
     def load(self, subject: str, connections: int) -> Load | None:
@@ -152,6 +156,13 @@ def limits(results: Results) -> Iterator[Limit]:
     for start in results.starts:
         yield Limit(f"{start.subject}: start to ready", start.ready_s, 0.5, "s")
         yield Limit(f"{start.subject}: memory when ready", start.ready_mb, 60.0, "MB")
+    for who in ("administrator", "user"):
+        if results.access:
+            name = f"{who}: CPU of authentication and authorization per commit"
+            yield Limit(name, results.access[f"{who}_us"], results.access["limit_us"], "us")
+    if results.listing:
+        name = f"a page of {results.listing['tables']:,} tables, slowest median"
+        yield Limit(name, listing.slowest(results.listing), listing.BOUND_MS, "ms")
     for memory in results.memory:
         yield Limit(f"{memory.subject}: memory after {memory.commits} commits", memory.mb, 60.0, "MB")
 

@@ -564,6 +564,16 @@ MOVES: dict[str, tuple[Callable[[Scene], Operation], bool]] = {
         ),
         False,
     ),
+    "a table is finished elsewhere": (
+        lambda s: ledger.FinishTable(
+            table_id=s.staged,
+            schema_id=s.empty,
+            name="staged",
+            first=append(s.staged, 0),
+            definition=ledger.Definition(comment="c"),
+        ),
+        True,
+    ),
     "a table is branched": (lambda s: ledger.CreateBranch(table_id=s.table, branch="b", version=0), False),
     "a table is described": (lambda s: ledger.AlterTable(table_id=s.table, comment="c"), False),
     "a table changes hands": (lambda s: ledger.AlterTable(table_id=s.table, owner=s.ada), True),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.fixtures.crowded import Crowded, crowded
-from tests.fixtures.house import Person, path
+from tests.fixtures.house import Person, ask, path
 from tests.fixtures.ledger import Backend
 
 TABLES = 6_000
@@ -130,3 +130,20 @@ async def test_other_lists_are_filtered_too(place: Crowded):
     assert len((await home.admin.ok("GET", dropped))["tables"]) == 2
     assert [each["name"] for each in (await few.ok("GET", dropped, max_results=1))["tables"]] == [name]
     assert (await stranger.ok("GET", dropped))["tables"] == []
+
+
+async def test_a_crowded_catalog_is_dropped_whole(tmp_path: Path):
+    """It takes many transactions, and that schemas go in some of them does not stop the others."""
+    async with crowded(tmp_path, None, 20, 10) as place:
+        home = place.home
+        for number in range(8):
+            await home.schema("main", f"s{number}")
+            await place.make(f"s{number}", range(10_000 * number + 1_000, 10_000 * number + 2_000))
+        bearer = {"Authorization": f"Bearer {home.admin.token}"}
+        target = "/api/2.1/unity-catalog/catalogs/main"
+        answer = await ask(home.app.public, "DELETE", target, headers=bearer.items(), force="true")
+        assert answer.status == 200, answer
+        kinds = [event["type"] for event in await home.events()]
+        assert kinds.count("io.inver.table.dropped.v1") == 8_030
+        assert kinds.count("io.inver.schema.dropped.v1") == 10
+        assert (await home.admin.get("/catalogs/main")).status == 404

@@ -38,6 +38,14 @@ def create_table(context: Context, op: ledger.CreateTable) -> Steps[Outcome]:
     rows = yield "SELECT catalog_id FROM schemas WHERE id = ?1 {share}", (op.schema_id,)
     if not rows:
         raise NotFound("the schema does not exist", kind="schema")
+    if op.state in NAMED:
+        taken = yield (
+            """SELECT 1 FROM tables WHERE schema_id = ?1 AND name_key = ?2
+               AND state IN ('live', 'declared')""",
+            (op.schema_id, name_key(op.name)),
+        )
+        if taken:
+            raise AlreadyExists(f"table {op.name!r} already exists", kind="table")
     yield from _require_free_location(op)
     try:
         yield (

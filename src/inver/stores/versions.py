@@ -12,6 +12,7 @@ from inver.domain.names import name_key
 from inver.domain.tables import State
 from inver.errors import AlreadyExists, Conflict, Invalid, NotFound
 from inver.stores.deciding import Change, Context, Outcome, Pending, conflict, encode, update_row
+from inver.stores.epoch import BUMP_EPOCH
 from inver.stores.relations import define, lock_named, lock_table
 from inver.stores.sql import Steps, UniqueViolation
 
@@ -63,6 +64,9 @@ def finish_table(context: Context, op: ledger.FinishTable) -> Steps[Outcome]:
         yield from update_row("tables", op.table_id, sets, context)
     except UniqueViolation:
         raise AlreadyExists(f"table {op.name!r} already exists", kind="table") from None
+    if op.schema_id != row[4]:
+        # What the table inherits changes with its place.
+        yield BUMP_EPOCH, ()
     yield from define(op.table_id, op.definition)
     context.appended.append(Pending(op.first, context.at))
     return Change(Result(op.table_id, op.first.version), {"name": op.name, "schema_id": op.schema_id})
