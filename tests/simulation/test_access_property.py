@@ -575,3 +575,20 @@ async def test_c13_coming_back_elsewhere_leaves_inherited_grants_behind(home: Ho
     await home.admin.ok("DELETE", table_path(("main", "a", "t")))
     await home.admin.ok("POST", path("tables", table, "undrop"), {"to": ["main", "b", "t"]})
     assert await reads(bob, table) == 404
+
+
+async def test_c13_a_dropped_table_inherits_nothing_of_a_schema_that_is_gone(home: House):
+    ada = await home.user("ada")
+    table = await home.table("main", "a", "t")
+    await home.grant("ada", ["MANAGE"], "schema", "main", "a")
+    await home.grant("ada", ["CREATE TABLE"], "schema", "main", "b")
+    await home.admin.ok("DELETE", table_path(("main", "a", "t")))
+    listed = await ada.ok("GET", path("catalogs", "main", "schemas", "a", "dropped"))
+    assert [each["id"] for each in listed["tables"]] == [table], "she could bring it back"
+    await home.admin.ok("DELETE", path("catalogs", "main", "schemas", "a"))
+    taken = await ada.post(path("tables", table, "undrop"), {"to": ["main", "b", "t"]})
+    assert taken.status == 404
+    # Nor does a schema of the same name bring anything back.
+    await home.schema("main", "a")
+    assert (await ada.post(path("tables", table, "undrop"), {"to": ["main", "b", "t"]})).status == 404
+    await home.admin.ok("POST", path("tables", table, "undrop"), {"to": ["main", "b", "t"]})

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from inver.ports import WorkItem
-from inver.stores.reads import work_of
+from inver.stores.reads import WORK_COLUMNS, work_of
 from inver.stores.sql import Steps
 
 MAX_ATTEMPTS = 12
@@ -25,12 +25,14 @@ def claim(kinds: Sequence[str], worker: str, now: int, lease_ms: int, limit: int
     if not kinds:
         return []
     marks = ", ".join(f"?{index}" for index in range(5, 5 + len(kinds)))
+    # The choice is made once and kept: as a subquery of the UPDATE, PostgreSQL may run it again and
+    # lock more than was asked for.
     rows = yield (
-        f"""UPDATE work SET leased_by = ?1, lease_until = ?2, attempts = attempts + 1
-            WHERE id IN (
+        f"""WITH due (item_id) AS MATERIALIZED (
                 SELECT id FROM work WHERE state = 'waiting' AND not_before <= ?3 AND lease_until <= ?3
                 AND kind IN ({marks}) ORDER BY not_before, id LIMIT ?4 {{skip}})
-            RETURNING *""",
+            UPDATE work SET leased_by = ?1, lease_until = ?2, attempts = attempts + 1
+            FROM due WHERE id = item_id RETURNING {WORK_COLUMNS}""",
         (worker, now + lease_ms, now, limit, *kinds),
     )
     return sorted((work_of(row) for row in rows), key=lambda item: (item.not_before, item.id))

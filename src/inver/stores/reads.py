@@ -28,6 +28,9 @@ TABLE_COLUMNS = (
     "t.published"
 )
 _EVENT = "seq, txn, at, by_id, kind, subject, version, data"
+WORK_COLUMNS = (
+    "id, kind, subject, payload, state, not_before, lease_until, leased_by, attempts, last_error, created_at"
+)
 COMMIT_COLUMNS = "version, at, by_id, operation, token, txn, payload, counts"
 
 
@@ -260,5 +263,5 @@ def work_of(row: Row) -> WorkItem:
 
 
 def work_waiting(limit: int) -> Steps[list[WorkItem]]:
-    rows = yield "SELECT * FROM work ORDER BY not_before LIMIT ?1", (limit,)
+    rows = yield f"SELECT {WORK_COLUMNS} FROM work ORDER BY not_before LIMIT ?1", (limit,)
     return [work_of(row) for row in rows]
