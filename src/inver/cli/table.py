@@ -64,6 +64,10 @@ def add(commands: Subparsers) -> None:
     )
     undrop.add_argument("id", help="of the dropped table")
     undrop.add_argument("--to", metavar="NAME", help=f"under another name: {NAME}")
+    _add_reading(verbs)
+
+
+def _add_reading(verbs: Subparsers) -> None:
     history = verb(
         verbs,
         "history",

@@ -26,11 +26,11 @@ class DoctorRoutes:
     def endpoints(self) -> list[Endpoint]:
         return [
             Endpoint(
-                method="GET",
-                path="/doctor",
-                handler=self.examine,
-                tag="server",
-                summary="Examine the database, the storage and the clock",
+                "GET",
+                "/doctor",
+                self.examine,
+                "server",
+                "Examine the database, the storage and the clock",
                 returns=Diagnosis,
                 timeout=TIME_S,
             )

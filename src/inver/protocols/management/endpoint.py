@@ -27,7 +27,7 @@ PAGE = (
 )
 
 
-class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+class Endpoint(msgspec.Struct, frozen=True):
     """`body` and `returns` are the very types that the handler decodes and encodes."""
 
     method: str
