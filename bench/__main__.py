@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -127,7 +128,13 @@ def main() -> int:
     run = Run(arguments)
     if not run.chosen:
         parser.error(f"nothing is called {' or '.join(arguments.only)}")
-    run.everything()
+    # Also a run that is stopped half-way shows what it has found.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        run.everything()
+    except KeyboardInterrupt:
+        say("stopped; what follows is not everything")
+    run.results.judge()
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
     arguments.json.write_bytes(msgspec.json.format(msgspec.json.encode(run.results)) + b"\n")
     print(show(run.results))

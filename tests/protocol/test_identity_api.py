@@ -14,7 +14,9 @@ from urllib.parse import quote_plus, urlencode
 import pytest
 
 from inver.domain.governance import MAX_GROUP_DEPTH
-from inver.domain.principals import BUILT_IN
+from inver.domain.ledger import Transaction
+from inver.domain.principals import ADMIN, BUILT_IN
+from inver.errors import Overloaded
 from tests.fixtures.house import API, SEPARATOR, Answer, House, Person, ask, house, path, table_path
 from tests.fixtures.ledger import Backend
 from tests.fixtures.postgres import PostgresServer
@@ -846,6 +848,28 @@ async def test_denials_are_events_with_a_count(home: House):
     assert await home.events(start) == events, "nothing new, nothing again"
     assert (await ada.get(path("tables", table))).status == 404
     assert (await home.events(start))[-1]["data"]["times"] == 1
+
+
+async def test_denials_that_could_not_be_written_are_written_later(home: House):
+    ada = await home.user("ada")
+    start = await home.last_event()
+    assert (await ada.get("/principals")).status == 403
+    store, audit = home.app.store, home.app.services.audit
+
+    def fill_the_queue() -> None:
+        while True:
+            store.decide(Transaction(ADMIN.id, 0, ()))
+
+    with pytest.raises(Overloaded):
+        fill_the_queue()
+    with pytest.raises(Overloaded):
+        await audit.flush()
+    assert (await ada.get("/principals")).status == 403
+    assert (await ada.get("/events")).status == 403
+    while store.queued:
+        await asyncio.sleep(0.01)
+    events = await home.events(start)
+    assert sorted(event["data"]["times"] for event in events) == [1, 2]
 
 
 async def test_many_denials_do_not_flood_the_record(home: House):

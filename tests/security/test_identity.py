@@ -9,7 +9,7 @@ import inspect
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,7 +19,16 @@ import httpx
 import pytest
 
 from inver.auth import tokens as authentication
+from inver.clock import ManualClock
+from inver.domain import governance
+from inver.domain.grants import Privilege
+from inver.domain.ledger import Transaction
+from inver.domain.principals import Principal, PrincipalKind
+from inver.domain.securables import METASTORE_ID, SecurableKind
+from inver.errors import RateLimited, Stale
 from inver.services import tokens as token_service
+from inver.services.context import Caller
+from inver.services.throttle import SOURCES_LIMIT, Throttle
 from tests.fixtures.house import API, Answer, House, Person, ask, house, path, table_path
 from tests.fixtures.ledger import Backend
 from tests.fixtures.postgres import PostgresServer
@@ -252,6 +261,72 @@ async def test_c6_a_recorded_answer_is_not_given_to_a_revoked_token(pair: tuple[
     assert (await ada.post("/transactions", {"operations": [operation]}, headers=headers)).status == 200
     await rights.revoke_token()
     assert (await ada.post("/transactions", {"operations": [operation]}, headers=headers)).status == 401
+
+
+async def test_c6_keys_to_a_staged_table_end_with_the_right_to_make_it(home: House):
+    ada, bob = await home.user("ada"), await home.user("bob")
+    await home.grant("everyone", ["USE CATALOG", "USE SCHEMA"], "catalog", "main")
+    await home.grant("ada", ["CREATE TABLE"], "schema", "main", "sales")
+    named = {"name": "new", "catalog_name": "main", "schema_name": "sales"}
+    staged = (await unity(ada, "POST", "/staging-tables", named)).json
+    by_id = {"table_id": staged["id"], "operation": "READ_WRITE"}
+    by_path = {"url": staged["staging_location"], "operation": "PATH_READ_WRITE"}
+
+    async def keys(who: Person) -> list[int]:
+        return [
+            (await unity(who, "POST", "/temporary-table-credentials", by_id)).status,
+            (await unity(who, "POST", "/temporary-path-credentials", by_path)).status,
+            (await unity(who, "GET", f"/delta/v1/staging-tables/{staged['id']}/credentials")).status,
+        ]
+
+    assert await keys(ada) == [200, 200, 200]
+    assert await keys(bob) == [404, 403, 404]
+    assert await keys(await ada.token_of(scope="read")) == [403, 403, 403]
+    await home.grant("bob", ["CREATE TABLE"], "schema", "main", "sales")
+    assert await keys(bob) == [403, 403, 403]
+    await home.revoke("ada", ["CREATE TABLE"], "schema", "main", "sales")
+    assert await keys(ada) == [403, 403, 403]
+
+
+@pytest.mark.postgres
+async def test_c6_facts_of_before_and_after_a_change_are_not_mixed(pair: tuple[House, House]):
+    """Whenever she is in the group it holds nothing, and whenever it holds something she is not in it."""
+    one, two = pair
+    await one.user("ada")
+    await one.group("team", "ada")
+    found = [await one.app.store.principal_by_name(name) for name in ("ada", "team", "admin")]
+    ada, team, admin = (info.id for info in found if info is not None)
+    place: dict[str, Any] = {
+        "principal_id": team,
+        "kind": SecurableKind.METASTORE,
+        "securable_id": METASTORE_ID,
+        "privileges": (Privilege.CREATE_CATALOG,),
+    }
+    there = (governance.RemoveMember(group_id=team, member_id=ada), governance.Grant(**place))
+    back = (governance.Revoke(**place), governance.AddMember(group_id=team, member_id=ada))
+    changing = True
+
+    async def change() -> None:
+        nonlocal changing
+        for number in range(60):
+            operations = there if number % 2 == 0 else back
+            await one.app.store.decide(Transaction(admin, one.clock.now_ms(), operations))
+        changing = False
+
+    async def look() -> int:
+        looks = 0
+        while changing:
+            epoch = await two.app.store.epoch()
+            caller = Caller(Principal(ada, "ada", PrincipalKind.USER, epoch=epoch))
+            with suppress(Stale):
+                standing = await two.app.services.access.standing(caller)
+                assert METASTORE_ID not in standing.grants
+                looks += 1
+        return looks
+
+    looking = [asyncio.ensure_future(look()) for _ in range(3)]
+    await change()
+    assert sum(await asyncio.gather(*looking)) > 0
 
 
 async def test_c6_who_waits_for_events_is_asked_again_before_they_are_told(home: House):
@@ -770,6 +845,23 @@ async def test_c16_guessing_is_slowed_down_per_address(home: House):
     home.clock.advance(int(last.headers["retry-after"]) * 1000)
     assert (await guess.get("/whoami")).status == 401
     assert (await guess.get("/whoami")).status == 429
+
+
+def test_c16_guesses_from_very_many_addresses_take_bounded_memory():
+    clock = ManualClock()
+    throttle = Throttle(clock, burst=2, refill_ms=1_000)
+    for number in range(SOURCES_LIMIT * 2):
+        throttle.failed(f"address {number}")
+        clock.advance(0 if number % 1_000 else 1)
+    assert len(vars(throttle)["_failures"]) <= SOURCES_LIMIT
+    latest = f"address {SOURCES_LIMIT * 2 - 1}"
+    throttle.failed(latest)
+    with pytest.raises(RateLimited) as limited:
+        throttle.check(latest)
+    assert limited.value.retry_after >= 1
+    clock.advance(10_000)
+    throttle.failed("another")
+    throttle.check(latest)
 
 
 async def test_c16_a_token_that_stopped_being_good_is_held_up_like_any_other(home: House):
