@@ -195,6 +195,7 @@ def test_authentication_is_off_only_where_nobody_else_can_come(tmp_path: Path) -
     off = {"INVER_AUTH__ENABLED": "false"}
     with running_inver(tmp_path / "home", env=off) as server, Client(server.url) as nobody:
         assert nobody.whoami().name == "admin"
+        assert "Authentication is off" in server.output
     done = run_inver("serve", "--host", "::", "--port", "0", env=off, cwd=tmp_path)
     assert done.returncode == 1
     assert "authentication is off, and other machines can reach ::" in done.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import ipaddress
 import os
 import signal
 import socket
@@ -59,23 +58,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check(settings: Settings) -> None:
+    from inver.server.app import require_safe_address
+
     if settings.workers > 1 and settings.database is None:
         raise Broken(
             "SQLite has exactly one server process",
             fix="use --workers 1, or give --database postgresql://...",
         )
-    if not settings.auth.enabled and not settings.auth.allow_insecure and not _is_loopback(settings.host):
-        raise Broken(
-            f"authentication is off, and other machines can reach {settings.host}",
-            fix="set auth.enabled, listen on 127.0.0.1, or set auth.allow_insecure for a network you trust",
-        )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    require_safe_address(settings)
 
 
 def _bind(host: str, port: int) -> socket.socket:
@@ -145,6 +135,8 @@ def _announced(
 
     url, probes = _url(settings, public), _url(settings, private)
     print(f"Inver serves {settings.public_url or url} (metrics on {probes})")
+    if not settings.auth.enabled:
+        print("Authentication is off: whoever reaches this address is the administrator.")
     if token is not None:
         print(f"The admin token, shown once and kept in {settings.token_file}:\n  {token}")
     sys.stdout.flush()
