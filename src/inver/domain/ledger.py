@@ -112,11 +112,24 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     column_names: tuple[str, ...] = ()
 
 
+class Part(msgspec.Struct, frozen=True, array_like=True):
+    """A piece of a format's own state, kept apart from the head so that a commit writes only what it changes.
+
+    `key` is unique within the table and kind, `position` orders the parts of a kind. A body of
+    None takes the part away.
+    """
+
+    kind: str
+    key: str
+    position: int
+    body: bytes | None
+
+
 class Append(msgspec.Struct, frozen=True, kw_only=True):
     """One new version of one branch; it wins only if the branch stands at `version - 1`.
 
     `token` identifies the attempt: the same version with the same token is the same commit sent
-    twice, with another token it is somebody else's.
+    twice, with another token it is somebody else's. `head` and `parts` change with the version.
     """
 
     table_id: str
@@ -127,6 +140,7 @@ class Append(msgspec.Struct, frozen=True, kw_only=True):
     payload: bytes = b"{}"
     counts: bytes | None = None
     head: bytes | None = None
+    parts: tuple[Part, ...] = ()
     definition: Definition | None = None
     expect_etag: int | None = None
 

@@ -28,6 +28,8 @@ class Format(StrEnum):
 class TableKind(StrEnum):
     MANAGED = "MANAGED"
     EXTERNAL = "EXTERNAL"
+    VIEW = "VIEW"
+    """Shares the names of tables and is found only by who asks for views."""
 
 
 class State(StrEnum):

@@ -8,7 +8,7 @@ import msgspec
 
 from inver.domain.names import dotted
 from inver.domain.securables import Catalog, Schema
-from inver.domain.tables import NAMED, State, Table
+from inver.domain.tables import NAMED, State, Table, TableKind
 from inver.domain.uuids import is_uuid
 from inver.errors import Invalid
 from inver.ports import Store
@@ -16,10 +16,11 @@ from inver.services.access import missing
 
 
 class TableRef(msgspec.Struct, frozen=True):
-    """A table by id, or by catalog, schema path and name."""
+    """A table by id, or by catalog, schema path and name; or the view that has this name or id."""
 
     id: str | None = None
     name: tuple[str, ...] | None = None
+    view: bool = False
 
     def shown(self) -> str:
         return dotted(self.name) if self.name else str(self.id)
@@ -45,8 +46,8 @@ class Names:
     async def table(self, ref: TableRef, states: Collection[State] = NAMED) -> Table:
         """A table that holds its name; dropped and staged ones are not found unless they are asked for."""
         table = await self._find(ref)
-        if table is None or table.state not in states:
-            raise missing("table", ref.shown())
+        if table is None or table.state not in states or (table.kind is TableKind.VIEW) is not ref.view:
+            raise missing("view" if ref.view else "table", ref.shown())
         return table
 
     async def dropped_table(self, table_id: str) -> Table:

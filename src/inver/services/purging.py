@@ -42,7 +42,7 @@ class Purging:
         if table.state is not State.PURGED:
             purge = ledger.PurgeTable(table_id=table.id, expect_etag=table.etag)
             await self._store.decide(ledger.Transaction(SYSTEM.id, self._clock.now_ms(), (purge,)))
-        if table.kind is TableKind.MANAGED:
+        if table.kind is TableKind.MANAGED or (table.kind is TableKind.VIEW and table.id in table.location):
             objects = self._open(Location.parse(table.location))
             async for found in objects.list():
                 await objects.delete(found.path)

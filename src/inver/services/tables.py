@@ -61,17 +61,19 @@ class Tables:
         return await self._store.full_name(table.id) or (table.name,)
 
     async def page(
-        self, caller: Caller, catalog: str, path: Sequence[str], after: str, limit: int
+        self, caller: Caller, catalog: str, path: Sequence[str], after: str, limit: int, views: bool = False
     ) -> list[Table]:
         """Only what the caller may see, without gaps."""
         schema = await self._catalogs.schema(caller, catalog, path)
         standing = await self._access.standing(caller)
         chain = await self._access.schema_chain(caller, schema.id)
         if shows_all_inside(standing, chain, SecurableKind.TABLE):
-            return await self._store.tables(schema.id, after, min(limit, MAX_PAGE + 1))
-        return await self._seen_one_by_one(standing, chain, after, limit)
+            return await self._store.tables(schema.id, after, min(limit, MAX_PAGE + 1), views)
+        return await self._seen_one_by_one(standing, chain, after, limit, views)
 
-    async def _seen_one_by_one(self, standing: Standing, above: Chain, after: str, limit: int) -> list[Table]:
+    async def _seen_one_by_one(
+        self, standing: Standing, above: Chain, after: str, limit: int, views: bool
+    ) -> list[Table]:
         """Tables of a schema that are seen by grants on them, or by owning them.
 
         Who sees many of them meets enough when looking at all. Who sees few does not, and for them
@@ -84,9 +86,9 @@ class Tables:
         while len(found) < limit:
             most = limit if follow else LOOK_AT
             if follow:
-                page = await self._store.tables_for(subjects, schema_id, after, most)
+                page = await self._store.tables_for(subjects, schema_id, after, most, views)
             else:
-                page = await self._store.tables(schema_id, after, most)
+                page = await self._store.tables(schema_id, after, most, views)
             seen = [table for table in page if _is_seen(standing, above, table)]
             found += seen
             if len(page) < most:

@@ -14,11 +14,12 @@ from inver.domain.ledger import Receipt, Transaction
 from inver.domain.names import name_key, path_key
 from inver.domain.securables import Catalog, Schema
 from inver.domain.tables import Table, TableDetails
-from inver.ports import Commit, Finding, WorkItem
+from inver.ports import Commit, Finding, Pieces, WorkItem
 from inver.stores import invariants, queue, reads
 from inver.stores.delta import DeltaReads
 from inver.stores.identity import IdentityReads
 from inver.stores.journal import INSERT_KEY
+from inver.stores.parts import read_pieces
 from inver.stores.sql import Steps, UniqueViolation
 
 T = TypeVar("T")
@@ -76,8 +77,8 @@ class SqlStore(IdentityReads, DeltaReads):
     async def table_by_name(self, catalog: str, path: Sequence[str], name: str) -> Table | None:
         return await self.read(reads.table_by_key(name_key(catalog), path_key(path), name_key(name)))
 
-    async def tables(self, schema_id: str, after: str, limit: int) -> list[Table]:
-        return await self.read(reads.tables_after(schema_id, name_key(after), limit))
+    async def tables(self, schema_id: str, after: str, limit: int, views: bool = False) -> list[Table]:
+        return await self.read(reads.tables_after(schema_id, name_key(after), limit, views))
 
     async def dropped_tables(self, schema_id: str, limit: int) -> list[Table]:
         return await self.read(reads.dropped_tables(schema_id, limit))
@@ -90,6 +91,9 @@ class SqlStore(IdentityReads, DeltaReads):
 
     async def commits(self, table_id: str, branch: str, first: int, last: int, limit: int) -> list[Commit]:
         return await self.read(reads.commits(table_id, branch, first, last, limit))
+
+    async def pieces(self, table_id: str) -> Pieces | None:
+        return await self.read(read_pieces(table_id))
 
     async def cursor(self, name: str) -> str | None:
         return await self.read(reads.cursor(name))

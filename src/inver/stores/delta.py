@@ -13,7 +13,7 @@ from inver.domain.names import name_key, path_key
 from inver.domain.tables import Table, TableDetails
 from inver.ports import Commit, FullTable, Report
 from inver.stores.deciding import SEPARATOR
-from inver.stores.reads import COMMIT_COLUMNS, TABLE_COLUMNS, commit_of, table_of
+from inver.stores.reads import COMMIT_COLUMNS, TABLE_COLUMNS, commit_of, only, table_of
 from inver.stores.sql import Row, Steps
 
 T = TypeVar("T")
@@ -80,7 +80,8 @@ def _full_of(row: Row) -> FullTable:
 
 def _full_by_name(catalog_key: str, path_key: str, name_key: str) -> Steps[FullTable | None]:
     rows = yield (
-        f"{_FULL} WHERE c.name_key = ?1 AND s.path_key = ?2 AND t.name_key = ?3 AND {_NAMED}",
+        f"""{_FULL} WHERE c.name_key = ?1 AND s.path_key = ?2 AND t.name_key = ?3 AND {_NAMED}
+            AND {only(views=False)}""",
         (catalog_key, path_key, name_key),
     )
     return _full_of(rows[0]) if rows else None

@@ -14,7 +14,7 @@ from inver.domain.securables import METASTORE_ID, SecurableKind
 from inver.domain.tables import Table
 from inver.ports import Found, GrantRow, StoredSecret, StoredToken
 from inver.stores.deciding import SEPARATOR
-from inver.stores.reads import TABLE_COLUMNS, table_of
+from inver.stores.reads import TABLE_COLUMNS, only, table_of
 from inver.stores.sql import Row, Steps
 
 T = TypeVar("T")
@@ -77,9 +77,9 @@ class IdentityReads(ABC):
         return await self.read(_grants("principal_id", principal_id))
 
     async def tables_for(
-        self, subjects: Sequence[str], schema_id: str, after: str, limit: int
+        self, subjects: Sequence[str], schema_id: str, after: str, limit: int, views: bool = False
     ) -> list[Table]:
-        return await self.read(_tables_for(subjects, schema_id, name_key(after), limit))
+        return await self.read(_tables_for(subjects, schema_id, name_key(after), limit, views))
 
     async def find(self, text: str, after: tuple[str, str], limit: int) -> list[Found]:
         return await self.read(_find(name_key(text), after, limit))
@@ -249,7 +249,9 @@ def _grants(column: str, value: str) -> Steps[list[GrantRow]]:
     ]
 
 
-def _tables_for(subjects: Sequence[str], schema_id: str, after: str, limit: int) -> Steps[list[Table]]:
+def _tables_for(
+    subjects: Sequence[str], schema_id: str, after: str, limit: int, views: bool
+) -> Steps[list[Table]]:
     """Tables of a schema that somebody sees one by one: granted or owned, not through the schema.
 
     It starts from the grants and not from the tables. SQLite follows the order in which a CROSS JOIN
@@ -257,7 +259,7 @@ def _tables_for(subjects: Sequence[str], schema_id: str, after: str, limit: int)
     among all tables.
     """
     marks = _marks(subjects, start=4)
-    wanted = "t.schema_id = ?1 AND t.name_key > ?2 AND t.state IN ('live', 'declared')"
+    wanted = f"t.schema_id = ?1 AND t.name_key > ?2 AND t.state IN ('live', 'declared') AND {only(views)}"
     # One for each owner, since only then an index has them in the order of their names.
     owned = " ".join(
         f"""UNION SELECT * FROM (

@@ -80,6 +80,9 @@ _FIRST = (
         table_id {key} NOT NULL, branch {key} NOT NULL, version {int} NOT NULL, at {int} NOT NULL,
         by_id {key} NOT NULL, operation TEXT NOT NULL, token {key} NOT NULL, txn {int} NOT NULL,
         payload {bytes} NOT NULL, counts {bytes}, PRIMARY KEY (table_id, branch, version)) {clustered}""",
+    """CREATE TABLE parts (
+        table_id {key} NOT NULL, kind {key} NOT NULL, key {key} NOT NULL, position {int} NOT NULL,
+        body {bytes} NOT NULL, PRIMARY KEY (table_id, kind, key)) {clustered}""",
     """CREATE TABLE reports (
         table_id {key} NOT NULL, version {int} NOT NULL, at {int} NOT NULL, by_id {key} NOT NULL,
         body {bytes} NOT NULL, PRIMARY KEY (table_id, version))""",

@@ -165,13 +165,17 @@ def table_by_key(catalog_key: str, path_key: str, name_key: str) -> Steps[Table 
     return table_of(rows[0]) if rows else None
 
 
-def tables_after(schema_id: str, name_key: str, limit: int) -> Steps[list[Table]]:
+def tables_after(schema_id: str, name_key: str, limit: int, views: bool) -> Steps[list[Table]]:
     rows = yield (
         f"""SELECT {TABLE_COLUMNS} FROM tables t WHERE t.schema_id = ?1 AND t.name_key > ?2
-            AND t.state IN ('live', 'declared') ORDER BY t.name_key LIMIT ?3""",
+            AND t.state IN ('live', 'declared') AND {only(views)} ORDER BY t.name_key LIMIT ?3""",
         (schema_id, name_key, limit),
     )
     return [table_of(row) for row in rows]
+
+
+def only(views: bool) -> str:
+    return f"t.kind {'=' if views else '<>'} 'VIEW'"
 
 
 def dropped_tables(schema_id: str, limit: int) -> Steps[list[Table]]:

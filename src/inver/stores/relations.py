@@ -205,6 +205,7 @@ def purge_table(context: Context, op: ledger.PurgeTable) -> Steps[Outcome]:
     yield from _set_state(context, row, State.PURGED, {})
     yield "DELETE FROM grants WHERE securable_id = ?1", (op.table_id,)
     yield "DELETE FROM columns WHERE table_id = ?1", (op.table_id,)
+    yield "DELETE FROM parts WHERE table_id = ?1", (op.table_id,)
     return Change(Result(op.table_id, row[2]), {"name": row[5]})
 
 

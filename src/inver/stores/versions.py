@@ -13,6 +13,7 @@ from inver.domain.tables import State
 from inver.errors import AlreadyExists, Conflict, Invalid, NotFound
 from inver.stores.deciding import Change, Context, Outcome, Pending, conflict, encode, update_row
 from inver.stores.epoch import BUMP_EPOCH
+from inver.stores.parts import write_parts
 from inver.stores.relations import define, lock_named, lock_table
 from inver.stores.sql import Steps, UniqueViolation
 
@@ -36,6 +37,8 @@ def append(context: Context, op: ledger.Append) -> Steps[Outcome]:
         at = moved[0][0]
     else:
         at = context.at
+    if op.parts:
+        yield from write_parts(op.table_id, op.parts)
     if op.definition is not None:
         yield from define(op.table_id, op.definition)
         yield "UPDATE tables SET etag = etag + 1 WHERE id = ?1", (op.table_id,)
@@ -68,6 +71,7 @@ def finish_table(context: Context, op: ledger.FinishTable) -> Steps[Outcome]:
         # What the table inherits changes with its place.
         yield BUMP_EPOCH, ()
     yield from define(op.table_id, op.definition)
+    yield from write_parts(op.table_id, op.first.parts)
     context.appended.append(Pending(op.first, context.at))
     return Change(Result(op.table_id, op.first.version), {"name": op.name, "schema_id": op.schema_id})
 
@@ -93,6 +97,7 @@ def is_plain(transaction: ledger.Transaction) -> bool:
         type(op) is ledger.Append
         and not op.branch
         and op.head is None
+        and not op.parts
         and op.definition is None
         and op.expect_etag is None
         for op in transaction.operations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -106,7 +106,7 @@ class SchemaList(msgspec.Struct):
 class CreateTable(Strict):
     name: Name
     format: Format
-    kind: TableKind = TableKind.MANAGED
+    kind: Literal["MANAGED", "EXTERNAL"] = "MANAGED"
     location: Text | None = None
     version: Long = 0
     comment: Text | None = None
@@ -117,7 +117,7 @@ class CreateTable(Strict):
         return ask.CreateTable(
             name=(*path, self.name),
             format=self.format,
-            kind=self.kind,
+            kind=TableKind(self.kind),
             location=self.location,
             version=self.version,
             comment=self.comment,

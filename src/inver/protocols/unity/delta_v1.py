@@ -95,7 +95,7 @@ class DeltaRoutes:
         columns = cols.from_struct(body.columns)
         if body.partition_columns is not None:
             columns = cols.partitioned(columns, body.partition_columns)
-        if body.table_type not in tuple(TableKind):
+        if body.table_type not in (TableKind.MANAGED, TableKind.EXTERNAL):
             raise Invalid("table-type must be MANAGED or EXTERNAL", field="table-type")
         make = self._finish if body.table_type == TableKind.MANAGED else self._register
         async with self._inside(request):
