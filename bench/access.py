@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from inver.config import Settings
+from inver.domain.grants import Action
 from inver.domain.principals import Principal, PrincipalKind
 from inver.domain.securables import SecurableKind
 from inver.domain.tables import Format
@@ -98,7 +99,7 @@ async def _cost(app: App, token: str, tables: list[str]) -> float:
             principal = authenticate(headers[0][1], "127.0.0.1")
             assert isinstance(principal, Principal)
             request.principal = principal
-            if not access.may_commit(caller(request), (tables[number % TABLES],)):
+            if not access.permitted(caller(request), Action.COMMIT, tables[number % TABLES]):
                 raise AssertionError("the facts are not remembered")
         best = min(best, 1e6 * (time.process_time() - started) / CALLS)
     return best

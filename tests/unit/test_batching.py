@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from inver.domain.ledger import Append, Reason, Receipt, Result, Transaction, Winner
 from inver.errors import Conflict, NotFound
-from inver.stores.batch import BATCH_LIMIT, Waiting, parameters, rival_verdict, take, verdict
+from inver.stores import batch as batches
+from inver.stores.batch import BATCH_LIMIT, Waiting, parameters, rival_verdict, verdict
+from inver.stores.recent import Recent
 from inver.stores.versions import is_plain
 
 tables = st.sampled_from("abcdef")
@@ -24,6 +26,13 @@ queues = st.lists(singles | several, max_size=40)
 def waiting(*appends: tuple[str, int], token: str = "mine") -> Waiting:
     operations = tuple(Append(table_id=table, version=version, token=token) for table, version in appends)
     return Waiting(Transaction("me", 5, operations), asyncio.get_running_loop().create_future())
+
+
+def take(queue: deque[Waiting]) -> list[Waiting]:
+    """The next batch, when nothing is known of any table."""
+    batch, late = batches.take(queue, Recent())
+    assert not late
+    return batch
 
 
 def tables_of(item: Waiting) -> list[str]:
@@ -101,6 +110,24 @@ async def test_rivals_do_not_fill_a_batch():
     assert take(queue) == items[:1]
     assert items[0].rivals == items[1:]
     assert not queue
+
+
+async def test_who_comes_late_is_not_in_the_batch():
+    recent = Recent()
+    recent.note("a", winner(4, "theirs"))
+    late, again, due, other = (
+        waiting(("a", 4)),
+        waiting(("a", 4), token="theirs"),
+        waiting(("a", 5)),
+        waiting(("b", 4)),
+    )
+    batch, answered = batches.take(deque([late, due, again, other]), recent)
+    assert batch == [due, other]
+    assert [item for item, _ in answered] == [late, again]
+    refusal, receipt = (answer for _, answer in answered)
+    assert isinstance(refusal, Conflict)
+    assert refusal.conflicts[0].winner == winner(4, "theirs")
+    assert receipt == Receipt(9, 1_000, (Result("a", 4),), replayed=True)
 
 
 async def test_several_tables_are_nobodys_rival():

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from urllib.parse import parse_qs
 
 import msgspec
@@ -117,7 +117,7 @@ class Response(msgspec.Struct):
 
 
 # An awaitable belongs to its one request: the server cancels it when the request's time is over.
-# So a future that several requests wait for must be given to each of them behind its own.
+# So a future that several requests wait for must be given to each of them behind its own, or as `Later`.
 Handler = Callable[[Request], "Response | Awaitable[Response]"]
 
 
@@ -169,23 +169,25 @@ def decode(body: bytes, decoder: Callable[[bytes], T]) -> T:
         raise Invalid("the JSON body is nested too deeply", field="body") from None
 
 
+class Later(Generic[T]):
+    """A future and what makes the response of its result: an answer that needs no task of its own.
+
+    The future may belong to others too, so nobody cancels it for one request.
+    """
+
+    __slots__ = ("finish", "work")
+
+    def __init__(self, work: asyncio.Future[T], finish: Callable[[T], Response]) -> None:
+        self.work = work
+        self.finish = finish
+
+    def __await__(self) -> Generator[Any, None, Response]:
+        return self.finish((yield from self.work))
+
+
 def then(work: Awaitable[T], finish: Callable[[T], Response]) -> Awaitable[Response]:
-    """`finish` applied to the outcome; a future stays a future, so that no task is made for it."""
-    if not isinstance(work, asyncio.Future):
-        return _then(work, finish)
-    answer: asyncio.Future[Response] = work.get_loop().create_future()
-
-    def done(finished: asyncio.Future[T]) -> None:
-        error = finished.exception()
-        if answer.done():
-            return
-        if error is not None:
-            answer.set_exception(error)
-        else:
-            answer.set_result(finish(finished.result()))
-
-    work.add_done_callback(done)
-    return answer
+    """`finish` applied to the outcome of `work`."""
+    return Later(work, finish) if isinstance(work, asyncio.Future) else _then(work, finish)
 
 
 async def _then(work: Awaitable[T], finish: Callable[[T], Response]) -> Response:

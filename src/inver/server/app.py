@@ -260,6 +260,8 @@ async def start(app: App, public: socket.socket, private: socket.socket | None) 
     probes = None if private is None else await listen(app.private, bound=private)
     gc.collect()
     gc.freeze()
+    # What a request leaves behind is freed by its reference counts; cycles are rare and can wait.
+    gc.set_threshold(20_000, 20, 20)
     return Running(app, listener, probes)
 
 

@@ -29,7 +29,7 @@ from inver.errors import (
     Unauthenticated,
     Unavailable,
 )
-from inver.protocols.http import BadMessage, Face, Request, Response
+from inver.protocols.http import BadMessage, Face, Later, Request, Response
 from inver.server.limits import DEFAULTS, Limits, check_depth
 from inver.server.router import Entry, Router
 from inver.server.telemetry import Meter
@@ -175,7 +175,17 @@ class Application:
 class Pending:
     """A request whose handler is still at work."""
 
-    __slots__ = ("_application", "_entry", "_reply", "_response", "_started", "_work", "deadline", "request")
+    __slots__ = (
+        "_application",
+        "_entry",
+        "_finish",
+        "_reply",
+        "_response",
+        "_started",
+        "_work",
+        "deadline",
+        "request",
+    )
 
     def __init__(
         self,
@@ -193,7 +203,12 @@ class Pending:
         self._started = started
         self._response: Response | None = None
         self._reply: Callable[[Response], None] | None = None
-        self._work = work if isinstance(work, asyncio.Future) else asyncio.ensure_future(work)
+        self._work: asyncio.Future[Any]
+        self._finish: Callable[[Any], Response] | None = None
+        if isinstance(work, Later):
+            self._work, self._finish = work.work, work.finish
+        else:
+            self._work = work if isinstance(work, asyncio.Future) else asyncio.ensure_future(work)
         application.in_flight += 1
         self._work.add_done_callback(self._finished)
 
@@ -208,7 +223,8 @@ class Pending:
         """Stop waiting: cancel the work, and answer that its time is over."""
         if self._response is None:
             self._settle_with(_overdue(self.request))
-            self._work.cancel()
+            if self._finish is None:
+                self._work.cancel()
 
     def __await__(self) -> Generator[Any, None, Response]:
         waiter: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
@@ -220,17 +236,21 @@ class Pending:
         self.on_done(wake)
         return waiter.__await__()
 
-    def _finished(self, work: asyncio.Future[Response]) -> None:
-        outcome: Response | Exception
-        try:
-            outcome = work.result()
-        except asyncio.CancelledError:
-            outcome = _overdue(self.request)
-        except Exception as error:
-            outcome = error
+    def _finished(self, work: asyncio.Future[Any]) -> None:
+        if work.cancelled():
+            outcome: Any = _overdue(self.request)
+        else:
+            # Not raised: a traceback would tie the error to this frame, and both to the garbage collector.
+            outcome = work.exception() or work.result()
         if self._response is not None:
             return
+        if self._finish is not None and not isinstance(outcome, BaseException):
+            try:
+                outcome = self._finish(outcome)
+            except Exception as error:
+                outcome = error.with_traceback(None)
         if isinstance(outcome, Stale):
+            self._finish = None
             self._work = asyncio.ensure_future(self._application.decide_again(self._entry, self.request))
             self._work.add_done_callback(self._finished)
             return

@@ -7,8 +7,6 @@ database has another, they are forgotten and the request is decided again from i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import msgspec
 
 from inver.domain.grants import RULES, Action, Chain, Decision, Node, Standing, allowed, explain, visible
@@ -76,23 +74,19 @@ class Access:
                 self._grants += len(standing.grants)
         return standing
 
-    def may_commit(self, caller: Caller, table_ids: Iterable[str]) -> bool:
-        """True only when every fact is at hand and allows it; False says nothing.
+    def permitted(self, caller: Caller, action: Action, table_id: str) -> Chain | None:
+        """What is above a table when every fact is at hand and allows it; None says nothing.
 
-        The decision in the database checks that the facts are still of its epoch.
+        It holds in the caller's epoch; whether that is still the database's is for the caller's next look.
         """
         principal = caller.principal
         if principal.epoch != self._epoch:
-            return False
+            return None
         standing = self._standings.get((principal.id, principal.scope))
-        if standing is None:
-            return False
-        tables = self._tables
-        for table_id in table_ids:
-            chain = tables.get(table_id)
-            if chain is None or not allowed(standing, Action.COMMIT, chain):
-                return False
-        return True
+        chain = self._tables.get(table_id)
+        if standing is None or chain is None or not allowed(standing, action, chain):
+            return None
+        return chain
 
     async def explain(
         self, principal: PrincipalInfo, action: Action, chain: Chain, scope: Scope = Scope.ALL

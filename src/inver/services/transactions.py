@@ -36,6 +36,8 @@ _ANY = frozenset(State)
 
 
 class Commit(msgspec.Struct, frozen=True, kw_only=True):
+    """A new version of a table that is given by name; one that is given by id is an `Append` as it is."""
+
     table: TableRef
     version: int
     token: str
@@ -94,7 +96,15 @@ class MoveCursor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Intent: TypeAlias = (
-    Commit | CreateTable | CreateBranch | RenameTable | AlterTable | DropTable | UndropTable | MoveCursor
+    ledger.Append
+    | Commit
+    | CreateTable
+    | CreateBranch
+    | RenameTable
+    | AlterTable
+    | DropTable
+    | UndropTable
+    | MoveCursor
 )
 
 
@@ -129,14 +139,21 @@ class Transactions:
                 f"a transaction has at most {MAX_OPERATIONS} operations, this one has {len(intents)}",
                 field="operations",
             )
-        if caller.key is None:
-            direct = _direct(intents)
-            if direct is not None and self._access.may_commit(caller, [op.table_id for op in direct]):
-                principal = caller.principal
-                return self._store.decide(
-                    Transaction(principal.id, self._clock.now_ms(), direct, epoch=principal.epoch)
-                )
+        if caller.key is None and self._may_append(caller, intents):
+            principal = caller.principal
+            appends: tuple[ledger.Append, ...] = tuple(intents)  # type: ignore[arg-type]
+            return self._store.decide(
+                Transaction(principal.id, self._clock.now_ms(), appends, None, (), principal.epoch)
+            )
         return self._decide_once(caller, intents, numbered)
+
+    def _may_append(self, caller: Caller, intents: Sequence[Intent]) -> bool:
+        """Nothing but commits of tables given by id that the caller is known to be allowed."""
+        permitted = self._access.permitted
+        for intent in intents:
+            if type(intent) is not ledger.Append or not permitted(caller, Action.COMMIT, intent.table_id):
+                return False
+        return True
 
     async def get(self, caller: Caller, number: int) -> list[Event]:
         await self._access.require(caller, Action.READ_EVENTS, METASTORE_CHAIN)
@@ -205,6 +222,9 @@ class _Plan:
 
     async def add(self, intent: Intent) -> None:
         match intent:
+            case ledger.Append():
+                await self._table(TableRef(id=intent.table_id), Action.COMMIT)
+                self.operations.append(intent)
             case Commit():
                 table_id = await self._table(intent.table, Action.COMMIT)
                 self.operations.append(_append(table_id, intent))
@@ -347,16 +367,6 @@ def _append(table_id: str, commit: Commit) -> ledger.Append:
         payload=commit.payload,
         counts=commit.counts,
     )
-
-
-def _direct(intents: Sequence[Intent]) -> tuple[ledger.Append, ...] | None:
-    """The operations themselves, when every intent is a commit of a table given by id."""
-    operations: list[ledger.Append] = []
-    for intent in intents:
-        if type(intent) is not Commit or intent.table.id is None:
-            return None
-        operations.append(_append(intent.table.id, intent))
-    return tuple(operations)
 
 
 def _canonical(intents: Sequence[Intent]) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from inver.domain.events import COMMITTED
 from inver.domain.ledger import (
@@ -25,6 +25,7 @@ from inver.domain.ledger import (
     replayed_transaction,
 )
 from inver.errors import Conflict, NotFound
+from inver.stores.recent import Recent
 from inver.stores.versions import event_data, lost
 
 BATCH_LIMIT = 256
@@ -88,9 +89,16 @@ class Waiting:
         self.tries = 0
 
 
-def take(queue: deque[Waiting]) -> list[Waiting]:
-    """The next batch; what does not fit goes back to the front in its old order."""
+Late: TypeAlias = tuple[Waiting, Receipt | Conflict]
+
+
+def take(queue: deque[Waiting], recent: Recent) -> tuple[list[Waiting], list[Late]]:
+    """The next batch, and those who came too late for it to matter what the batch does.
+
+    What does not fit goes back to the front in its old order.
+    """
     batch: list[Waiting] = []
+    late: list[Late] = []
     first: dict[str, Waiting] = {}
     later: list[Waiting] = []
     size = 0
@@ -99,6 +107,10 @@ def take(queue: deque[Waiting]) -> list[Waiting]:
         appends = item.appends
         if len(appends) == 1:
             append = appends[0]
+            known = recent.verdict(append)
+            if known is not None:
+                late.append((item, known))
+                continue
             holder = first.get(append.table_id)
             if holder is None:
                 first[append.table_id] = item
@@ -116,7 +128,7 @@ def take(queue: deque[Waiting]) -> list[Waiting]:
             batch.append(item)
             size += len(appends)
     queue.extendleft(reversed(later))
-    return batch
+    return batch, late
 
 
 def parameters(batch: Sequence[Waiting]) -> list[list[Any]]:

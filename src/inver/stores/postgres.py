@@ -21,6 +21,7 @@ from inver.stores import journal, migrations, reads
 from inver.stores.base import SqlStore, Waiters
 from inver.stores.batch import Waiting
 from inver.stores.epoch import READ_EPOCH
+from inver.stores.recent import Patience, Recent
 from inver.stores.sql import Row, Steps, UniqueViolation, postgres_text
 from inver.stores.versions import is_plain
 
@@ -43,6 +44,8 @@ class PostgresStore(SqlStore):
     def __init__(self, url: str) -> None:
         self._url = url
         self._queue: deque[Waiting] = deque()
+        self._recent = Recent()
+        self._late: list[batches.Late] = []
         self._flushing: asyncio.Task[None] | None = None
         self._running = 0
         self._closing = False
@@ -56,9 +59,12 @@ class PostgresStore(SqlStore):
         self._idle: asyncio.LifoQueue[asyncpg.Connection | None] = asyncio.LifoQueue()
         self._writer: asyncpg.Connection | None = None
 
+    _patience: Patience
+
     @classmethod
     async def open(cls, url: str) -> PostgresStore:
         store = cls(url)
+        store._patience = Patience(asyncio.get_running_loop())
         store._writer = await store._connect()
         try:
             version = await store._schema_version(store._writer)
@@ -79,7 +85,7 @@ class PostgresStore(SqlStore):
     async def close(self) -> None:
         """Answer everything that was accepted, then let go of the connections."""
         self._closing = True
-        while self.queued or self._flushing is not None:  # noqa: ASYNC110
+        while self.queued or self._flushing is not None or self._patience.holding:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
         if self._poller is not None:
             self._poller.cancel()
@@ -166,7 +172,10 @@ class PostgresStore(SqlStore):
     async def _flush(self) -> None:
         try:
             while self._queue:
-                batch = batches.take(self._queue)
+                batch, late = batches.take(self._queue, self._recent)
+                self._late += late
+                if not batch:
+                    continue
                 try:
                     await self._decide_batch(batch)
                 except InverError as error:
@@ -176,6 +185,10 @@ class PostgresStore(SqlStore):
                     # One bad request must not fail its neighbours: each is decided on its own.
                     for item in _all(batch):
                         _settle(item, await _outcome(self._decide_alone(item.transaction)))
+            if self._late:
+                # No batch asks the database for them now, and without asking it they are not told.
+                self._running += 1
+                asyncio.ensure_future(self._dismiss_late()).add_done_callback(self._ended)
         finally:
             self._flushing = None
 
@@ -187,6 +200,7 @@ class PostgresStore(SqlStore):
         won = {row[0]: row for row in rows}
         self._epoch = won.pop(-1)[1]
         losers: list[Waiting] = []
+        beaten, self._late = self._late, []
         for group, item in enumerate(batch):
             row = won.get(group)
             if row is None:
@@ -199,14 +213,34 @@ class PostgresStore(SqlStore):
                         losers.append(each)
                 continue
             _settle(item, batches.receipt(item, row[1], row[2]))
-            for rival in item.rivals:
-                op = item.appends[0]
+            for op in item.appends:
                 winner = Winner(op.version, op.token, row[1], row[2], item.transaction.by)
-                _settle(rival, self._current(rival) or batches.rival_verdict(rival, winner))
-        if losers:
-            await self._judge(connection, losers)
+                self._recent.note(op.table_id, winner)
+            beaten += [(rival, batches.rival_verdict(rival, winner)) for rival in item.rivals]
         if won:
             self._waiters.wake()
+        self._dismiss(beaten)
+        if losers:
+            await self._judge(connection, losers)
+
+    async def _dismiss_late(self) -> None:
+        late, self._late = self._late, []
+        try:
+            await self.epoch()
+        except InverError as error:
+            for item, _ in late:
+                _settle(item, error)
+        else:
+            self._dismiss(late)
+
+    def _dismiss(self, beaten: list[batches.Late]) -> None:
+        """Answer those who lost to a commit that is known, as far as they may still be told."""
+        for item, verdict in beaten:
+            stale = self._current(item)
+            if isinstance(verdict, Receipt) or stale is not None:
+                _settle(item, stale or verdict)
+            else:
+                self._patience.refuse(item.future, verdict)
 
     def _current(self, item: Waiting) -> Stale | None:
         """Stale when the grants under which a transaction was allowed have changed since."""
@@ -239,10 +273,12 @@ class PostgresStore(SqlStore):
             # Whoever starts over must not be taken for known under the epoch that has passed.
             await self.epoch()
             raise
+        # It may have changed anything: what is known of tables is learned again.
+        self._recent.forget()
         self._waiters.wake()
         return receipt
 
-    def _ended(self, task: asyncio.Future[Receipt]) -> None:
+    def _ended(self, task: asyncio.Future[Any]) -> None:
         self._running -= 1
 
     async def _transact(self, connection: asyncpg.Connection, steps: Steps[T]) -> T:

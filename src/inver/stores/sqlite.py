@@ -1,7 +1,11 @@
 """SQLite: the embedded default. One process, one writer, many durable commits per sync.
 
-Statements run inside the event loop, where they cost microseconds; only COMMIT, which waits for
-the disk, runs in a helper thread. What queues up meanwhile is the next batch.
+Statements run inside the event loop, where they cost microseconds. COMMIT waits for the disk: on
+a quick one it is over before a helper thread would have begun, so it runs in the loop too; on a
+slow one there is that thread. What queues up meanwhile is the next batch.
+
+The log is moved into the database in two steps: most of it beside the writer, on a connection of
+its own; then the rest while the writer waits, since only a log that is wholly moved begins anew.
 
 A transaction of one plain append, the common case, writes nothing unless its one guarded UPDATE
 wins, so it needs no SAVEPOINT; every other request has its own. A batch that breaks in an unforeseen
@@ -20,6 +24,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic
 from typing import Any, TypeVar
 
 from inver import failpoints
@@ -29,21 +34,28 @@ from inver.errors import Broken, Conflict, OutcomeUnknown, Overloaded, Refused, 
 from inver.stores import journal, migrations
 from inver.stores.base import SqlStore, Waiters
 from inver.stores.epoch import BUMP_EPOCH, READ_EPOCH
+from inver.stores.recent import Patience, Recent
 from inver.stores.sql import Row, Steps, UniqueViolation, sqlite_text
-from inver.stores.versions import event_data, is_plain, lost
+from inver.stores.versions import event_data, is_plain
 
 T = TypeVar("T")
 
 QUEUE_LIMIT = 1_024
 BATCH_LIMIT = 256
 """Operations in one batch: more would keep the event loop from answering others."""
-NEWEST_LIMIT = 16_384
+QUICK_S = 0.003
+"""A disk that confirms a commit in this time is waited for in the event loop."""
+CHECKPOINT = 2_000
+"""Operations after which the log is moved into the database, at some 16 MB: a page that many commits
+changed is then copied once for all of them."""
 
 _PRAGMAS = (
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",
     "PRAGMA busy_timeout = 5000",
     "PRAGMA cache_size = -16384",
+    # We move the log into the database ourselves, in the helper thread; this is for what we underestimate.
+    "PRAGMA wal_autocheckpoint = 16000",
     "PRAGMA temp_store = MEMORY",
 )
 # Times of one table never go back: behind a clock that did, the full rules decide.
@@ -85,12 +97,15 @@ class SqliteStore(SqlStore):
         self._closing = False
         self._texts: dict[str, str] = {}
         self._waiters = Waiters()
-        self._commits: thread_queue.SimpleQueue[list[_Item] | None] = thread_queue.SimpleQueue()
+        self._chores: thread_queue.SimpleQueue[Callable[[], Any] | None] = thread_queue.SimpleQueue()
+        self._commit_s = 0.0
+        self._logged = 0
+        self._copying = self._rest_due = False
         self._seq = self._saved_seq = 0
         self._epoch = self._saved_epoch = self._durable_epoch = 0
         self._connections: list[sqlite3.Connection] = []
-        # The newest plain commit of a table as the writer left it. The writer is alone, so it still stands.
-        self._newest: dict[str, Winner] = {}
+        # As the writer left it. The writer is alone, so it still stands.
+        self._recent = Recent()
 
     @classmethod
     async def open(cls, path: Path) -> SqliteStore:
@@ -98,24 +113,26 @@ class SqliteStore(SqlStore):
         store._lock = _lock(path)
         try:
             store._loop = asyncio.get_running_loop()
+            store._patience = Patience(store._loop)
             store._writer = store._connect()
             store._reader = store._connect()
+            store._copier = store._connect()
             store._migrate()
             store._load_sequence()
             store._reader.execute("PRAGMA query_only = ON")
         except BaseException:
             store._let_go()
             raise
-        store._thread = threading.Thread(target=store._commit_batches, name="inver-commit", daemon=True)
+        store._thread = threading.Thread(target=store._do_chores, name="inver-commit", daemon=True)
         store._thread.start()
         return store
 
     async def close(self) -> None:
         """Answer everything that was accepted, then let go of the file."""
         self._closing = True
-        while self._busy or self._queue:  # noqa: ASYNC110
+        while self._busy or self._copying or self._queue or self._patience.holding:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
-        self._commits.put(None)
+        self._chores.put(None)
         await asyncio.to_thread(self._thread.join)
         self._waiters.close()
         self._let_go()
@@ -172,9 +189,13 @@ class SqliteStore(SqlStore):
     def _flush(self) -> None:
         failpoints.hit("before_decide")
         batch = self._take()
+        undecided = [item for item in batch if not self._is_late(item)]
+        if not undecided:
+            self._answer(batch)
+            return
         try:
             self._begin()
-            for item in batch:
+            for item in undecided:
                 if item.transaction is None or not self._append(item):
                     self._run(item)
         except Exception:
@@ -217,7 +238,23 @@ class SqliteStore(SqlStore):
             self._fail(batch, Unavailable(f"the database refused the batch: {error}"))
             return
         failpoints.hit("decided_before_commit")
-        self._commits.put(batch)
+        self._logged += sum(item.weight for item in batch)
+        if self._commit_s > QUICK_S:
+            self._chores.put(lambda: self._loop.call_soon_threadsafe(*self._commit(batch)))
+        else:
+            answer, *arguments = self._commit(batch)
+            answer(*arguments)
+
+    def _is_late(self, item: _Item) -> bool:
+        """Refused, or recognised, by what is known to be durable."""
+        transaction = item.transaction
+        if transaction is None:
+            return False
+        if transaction.epoch is not None and transaction.epoch != self._epoch:
+            item.outcome = Stale()
+        else:
+            item.outcome = self._recent.verdict(transaction.operations[0])  # type: ignore[arg-type]
+        return item.outcome is not None
 
     def _append(self, item: _Item) -> bool:
         """A plain append on a live table; False when it did not win and the full rules must say why."""
@@ -228,9 +265,9 @@ class SqliteStore(SqlStore):
         if transaction.epoch is not None and transaction.epoch != self._epoch:
             item.outcome = Stale()
             return True
-        newest = self._newest.get(op.table_id)
-        if newest is not None and newest.version == op.version:
-            item.outcome = _taken(op, newest)
+        known = self._recent.verdict(op)
+        if known is not None:
+            item.outcome = known
             return True
         at = transaction.at
         execute = self._writer.execute
@@ -247,9 +284,7 @@ class SqliteStore(SqlStore):
             (op.table_id, "", op.version, at, by, op.operation, op.token, seq, op.payload, op.counts),
         )
         item.outcome = Receipt(seq, at, (Result(op.table_id, op.version),))
-        if len(self._newest) >= NEWEST_LIMIT:
-            self._newest.clear()
-        self._newest[op.table_id] = Winner(op.version, op.token, seq, at, by)
+        self._recent.note(op.table_id, Winner(op.version, op.token, seq, at, by))
         return True
 
     def _run(self, item: _Item) -> None:
@@ -260,7 +295,7 @@ class SqliteStore(SqlStore):
             item.outcome = self._drive(self._writer, item.steps())
             if item.wrote:
                 # It may have changed anything: what is known of tables is learned again.
-                self._newest.clear()
+                self._recent.forget()
         except sqlite3.DatabaseError:
             raise
         except Exception as error:
@@ -269,24 +304,48 @@ class SqliteStore(SqlStore):
             execute("ROLLBACK TO item")
         execute("RELEASE item")
 
-    def _commit_batches(self) -> None:
-        """The helper thread: nothing but COMMIT."""
-        while (batch := self._commits.get()) is not None:
-            try:
-                self._writer.execute("COMMIT")
-            except sqlite3.DatabaseError as error:
-                failure = OutcomeUnknown(f"the database did not confirm the commit: {error}")
-                self._loop.call_soon_threadsafe(self._fail, batch, failure)
-            else:
-                failpoints.hit("committed_before_answer")
-                self._loop.call_soon_threadsafe(self._answer, batch)
+    def _commit(self, batch: list[_Item]) -> tuple[Any, ...]:
+        """Nothing but COMMIT; returns what is to be called in the event loop, with its arguments."""
+        begun = monotonic()
+        try:
+            self._writer.execute("COMMIT")
+        except sqlite3.DatabaseError as error:
+            return self._fail, batch, OutcomeUnknown(f"the database did not confirm the commit: {error}")
+        self._commit_s += (monotonic() - begun - self._commit_s) / 8
+        failpoints.hit("committed_before_answer")
+        return self._answer, batch
+
+    def _copy_log(self) -> None:
+        with suppress(sqlite3.DatabaseError):
+            # What could not be moved now, since somebody reads it, is moved the next time.
+            self._copier.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        self._loop.call_soon_threadsafe(self._copied)
+
+    def _copied(self) -> None:
+        self._copying = False
+        self._rest_due = True
+        if not self._busy:
+            self._busy = True
+            self._next()
+
+    def _copy_rest(self) -> None:
+        with suppress(sqlite3.DatabaseError):
+            self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        self._loop.call_soon_threadsafe(self._next)
+
+    def _do_chores(self) -> None:
+        """The helper thread."""
+        while (chore := self._chores.get()) is not None:
+            chore()
 
     def _answer(self, batch: list[_Item]) -> None:
         self._durable_epoch = self._epoch
         for item in batch:
             if item.future.done():
                 continue
-            if isinstance(item.outcome, Exception):
+            if isinstance(item.outcome, Conflict):
+                self._patience.refuse(item.future, item.outcome)
+            elif isinstance(item.outcome, Exception):
                 item.future.set_exception(item.outcome)
             else:
                 item.future.set_result(item.outcome)
@@ -307,7 +366,14 @@ class SqliteStore(SqlStore):
         self._next()
 
     def _next(self) -> None:
-        if self._queue:
+        if self._logged >= CHECKPOINT and not self._copying:
+            self._logged = 0
+            self._copying = True
+            self._loop.run_in_executor(None, self._copy_log)
+        if self._rest_due:
+            self._rest_due = False
+            self._chores.put(self._copy_rest)
+        elif self._queue:
             self._loop.call_soon(self._flush)
         else:
             self._busy = False
@@ -320,7 +386,7 @@ class SqliteStore(SqlStore):
 
     def _rollback(self) -> None:
         if self._seq != self._saved_seq:
-            self._newest.clear()
+            self._recent.forget()
         self._seq, self._epoch = self._saved_seq, self._saved_epoch
         if self._writer.in_transaction:
             self._writer.execute("ROLLBACK")
@@ -395,16 +461,11 @@ class SqliteStore(SqlStore):
 
     _lock: int
     _loop: asyncio.AbstractEventLoop
+    _patience: Patience
     _writer: sqlite3.Connection
     _reader: sqlite3.Connection
+    _copier: sqlite3.Connection
     _thread: threading.Thread
-
-
-def _taken(op: Append, newest: Winner) -> Receipt | Conflict:
-    """The answer to an append of the very version at which its table stands."""
-    if op.token == newest.token:
-        return Receipt(newest.transaction, newest.at, (Result(op.table_id, op.version),), replayed=True)
-    return lost(0, op, newest.version, newest)
 
 
 def _lock(path: Path) -> int:

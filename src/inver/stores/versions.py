@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -86,22 +87,28 @@ def commit_data(op: ledger.Append) -> dict[str, Any]:
 
 
 def event_data(op: ledger.Append) -> bytes:
-    return encode(commit_data(op))
+    """The same bytes as `commit_data` encoded, for a plain append."""
+    operation = _quoted(op.operation)
+    if op.counts is None:
+        return b'{"operation":%b}' % operation
+    return b'{"operation":%b,"counts":%b}' % (operation, op.counts)
+
+
+@lru_cache(maxsize=256)
+def _quoted(text: str) -> bytes:
+    return encode(text)
 
 
 def is_plain(transaction: ledger.Transaction) -> bool:
     """Nothing but appends to main, without other conditions or records: the shape that batches take."""
     if transaction.keyed is not None or transaction.work or not transaction.operations:
         return False
-    return all(
-        type(op) is ledger.Append
-        and not op.branch
-        and op.head is None
-        and not op.parts
-        and op.definition is None
-        and op.expect_etag is None
-        for op in transaction.operations
-    )
+    for op in transaction.operations:
+        if type(op) is not ledger.Append or op.branch or op.head is not None or op.parts:
+            return False
+        if op.definition is not None or op.expect_etag is not None:
+            return False
+    return True
 
 
 def _require_branch(context: Context, op: ledger.Append) -> Steps[None]:

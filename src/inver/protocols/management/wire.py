@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from inver.domain.events import Event, cloud_type
-from inver.domain.ledger import ConflictDetail, Counts, Receipt, Winner
+from inver.domain.ledger import Append, ConflictDetail, Receipt, Winner
 from inver.domain.securables import Catalog, Schema
 from inver.domain.tables import Format, State, Table, TableDetails, TableKind
 from inver.errors import Invalid
@@ -259,7 +259,7 @@ class TableName(Strict):
         return TableRef(None if self.id is None else self.id.lower(), self.name)
 
 
-class CountsBody(Strict):
+class CountsBody(Strict, omit_defaults=True):
     rows_added: Long | None = None
     rows_removed: Long | None = None
     files_added: Long | None = None
@@ -284,11 +284,20 @@ class CommitOp(Strict, tag_field="op", tag="commit"):
     counts: CountsBody | None = None
 
     def intent(self) -> ask.Intent:
-        counts = None
-        if self.counts is not None:
-            counts = msgspec.json.encode(msgspec.convert(self.counts, Counts, from_attributes=True))
+        counts = None if self.counts is None else msgspec.json.encode(self.counts)
+        table = self.table
+        if table.id is not None and table.name is None:
+            return Append(
+                table_id=table.id.lower(),
+                version=self.version,
+                token=self.token,
+                branch=self.branch,
+                operation=self.operation,
+                payload=bytes(self.payload),
+                counts=counts,
+            )
         return ask.Commit(
-            table=self.table.ref(),
+            table=table.ref(),
             version=self.version,
             token=self.token,
             branch=self.branch,

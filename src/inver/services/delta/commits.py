@@ -81,7 +81,9 @@ class Commits:
             return False
         if proposal.published is not None and proposal.info and proposal.published >= proposal.info.version:
             return False
-        if proposal.expect_etag is not None or not self._access.may_commit(caller, (proposal.table_id,)):
+        if proposal.expect_etag is not None or not self._access.permitted(
+            caller, Action.COMMIT, proposal.table_id
+        ):
             return False
         place = self._places.get(proposal.table_id)
         return place is not None and _is_at(place, proposal.location)
