@@ -33,7 +33,7 @@ format: $(READY) ## format the code and fix what can be fixed
 	$(BIN)/ruff check --fix
 
 lock: ## write requirements.lock; ARGS=--upgrade takes newer versions
-	$(UV) pip compile pyproject.toml --group dev --universal --generate-hashes --quiet \
+	$(UV) pip compile pyproject.toml --group dev --all-extras --universal --generate-hashes --quiet \
 		--custom-compile-command 'make lock' --output-file requirements.lock $(ARGS)
 
 clean: ## remove the environment and everything made; .tools stays
