@@ -26,13 +26,15 @@ def package(requirement: str) -> str:
 
 
 RUNTIME = [package(line) for line in project()["project"]["dependencies"]]
+EXTRAS = project()["project"]["optional-dependencies"]
+OPTIONAL = list(dict.fromkeys(package(line) for lines in EXTRAS.values() for line in lines))
 DEVELOPMENT = [package(line) for line in project()["dependency-groups"]["dev"]]
 TARGETS = dict(re.findall(r"^([a-z]+):.*?(?:## (.*))?$", text("Makefile"), re.MULTILINE))
 
 
 def test_dependencies_are_explained():
     explained = re.findall(r"^\| `([^`]+)` \|", text("docs/dependencies.md"), re.MULTILINE)
-    assert explained == [*RUNTIME, *DEVELOPMENT]
+    assert explained == [*RUNTIME, *OPTIONAL, *DEVELOPMENT]
 
 
 def test_lock_file_pins_every_dependency_by_hash():
@@ -41,7 +43,7 @@ def test_lock_file_pins_every_dependency_by_hash():
         r"^(?=[a-z0-9])", re.sub(r"^ *#.*\n", "", lock, flags=re.MULTILINE), flags=re.MULTILINE
     )
     pinned = {entry.partition("==")[0]: entry for entry in entries if entry}
-    assert {*RUNTIME, *DEVELOPMENT} <= pinned.keys()
+    assert {*RUNTIME, *OPTIONAL, *DEVELOPMENT} <= pinned.keys()
     assert [name for name, entry in pinned.items() if "--hash=sha256:" not in entry] == []
 
 
