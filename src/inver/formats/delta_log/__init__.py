@@ -1,0 +1,1 @@
+"""Delta logs: which files a version has, and what changed between versions."""
