@@ -6,8 +6,8 @@ import json
 import os
 import sys
 
-import pyarrow  # type: ignore[import-not-found]
-import pyarrow.parquet  # type: ignore[import-not-found]
+import pyarrow
+import pyarrow.parquet
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ import json
 import sys
 from typing import Any
 
-import deltalake  # type: ignore[import-not-found]
+import deltalake
 import pyarrow
 
 

@@ -11,8 +11,8 @@ import json
 import sys
 from typing import Any
 
-import deltalake  # type: ignore[import-not-found]
-import pyarrow  # type: ignore[import-not-found]
+import deltalake
+import pyarrow
 
 
 def rows(first: int, count: int) -> Any:

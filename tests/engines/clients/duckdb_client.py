@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import duckdb  # type: ignore[import-not-found]
+import duckdb
 
 MAX_SENT = 1000
 
