@@ -5,6 +5,7 @@
     |   +-- Invalid               a value is wrong; `field` says which
     |   |   +-- TooLarge          the request exceeds a limit
     |   +-- Unauthenticated       nobody we know is asking
+    |   |   +-- TokenExpired          it was somebody, until a while ago
     |   +-- Forbidden             we know who asks, and they may not
     |   +-- NotFound              it is not there, or the caller may not see it
     |   +-- AlreadyExists         the name or id is taken
@@ -43,7 +44,8 @@ class InverError(Exception):
 
 
 class Refused(InverError):
-    pass
+    operation: int | None = None
+    """Which of the operations that were asked for together was refused."""
 
 
 class Invalid(Refused):
@@ -57,6 +59,10 @@ class TooLarge(Invalid):
 
 
 class Unauthenticated(Refused):
+    pass
+
+
+class TokenExpired(Unauthenticated):
     pass
 
 

@@ -14,6 +14,8 @@ NAMES = (
     "committed_before_answer",
     "followup_claimed",
     "followup_done_before_record",
+    "published_before_mark",
+    "lance_decided_before_finalize",
 )
 
 

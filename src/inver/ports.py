@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from inver.domain.events import Event
 from inver.domain.grants import Node, Privilege, Standing
 from inver.domain.idempotency import KeyedRequest, KeyRecord
-from inver.domain.ledger import Part, Receipt, Transaction
+from inver.domain.ledger import Part, Receipt, Record, Transaction
 from inver.domain.locations import Location
 from inver.domain.principals import Principal, PrincipalInfo, PrincipalKind, Scope
 from inver.domain.securables import Catalog, Schema, SecurableKind
-from inver.domain.tables import Table, TableDetails
+from inver.domain.shares import CredentialKind, Recipient, Share, ShareItem
+from inver.domain.tables import Format, Table, TableDetails
 from inver.secrets import Secret
 
 
@@ -38,12 +39,35 @@ class ObjectStore(Protocol):
         """Write or replace; durable when it returns."""
         ...
 
-    async def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Write only if nothing is there; False if something is. Atomic against every other writer."""
+    async def put_if_absent(
+        self, path: str, data: bytes | Sequence[bytes], durable: bool = True, whole: bool = False
+    ) -> bool:
+        """Write only if nothing is there; False if something is. Atomic against every other writer.
+
+        Data in pieces is not joined where the storage takes one after the other.
+        What is not durable may be lost with the machine until `sync`, and unless it must be `whole`, be
+        seen half-written by who knows its name before this returns.
+        """
+        ...
+
+    def put_at_once(self, path: str, data: bytes) -> bool | None:
+        """The same, whole and not durable, where no disk and no network is waited for; None says nothing."""
+        ...
+
+    def link_at_once(self, path: str, other: str) -> bool | None:
+        """Give an object a second name in its folder; False if something has it, None says nothing."""
+        ...
+
+    async def sync(self, path: str) -> None:
+        """Make an object durable; NotFound if it is not there."""
         ...
 
     async def get(self, path: str) -> bytes:
         """The whole object; NotFound if it is not there."""
+        ...
+
+    def get_at_once(self, path: str) -> bytes | None:
+        """The whole object if it can be had without waiting; None says nothing."""
         ...
 
     async def get_range(self, path: str, start: int, length: int) -> bytes: ...
@@ -54,12 +78,28 @@ class ObjectStore(Protocol):
         """Objects whose path lies below `prefix` by whole segments, in path order."""
         ...
 
-    async def delete(self, path: str) -> bool:
-        """True if it was there. Deleting what is absent is not an error."""
+    async def copy_if_absent(self, pairs: Sequence[tuple[str | bytes, str]]) -> int:
+        """Copy each source to its target, in order, where nothing is; what was copied is durable.
+
+        A source is the path of an object, or its bytes where they are known. Returns for how many
+        pairs, from the first on, the target has the bytes of the source, or is there while its
+        source is gone. It stops at the first of which that cannot be said.
+        """
+        ...
+
+    async def delete(self, path: str, durable: bool = True) -> bool:
+        """True if it was there. Deleting what is absent is not an error.
+
+        What is not durably deleted may be there again after the machine was lost.
+        """
         ...
 
     async def signed_url(self, path: str, expires_in_s: int) -> str:
         """A URL that lets its holder GET this one object until it expires."""
+        ...
+
+    def signed_urls(self, paths: Sequence[str], expires_in_s: int) -> Sequence[str]:
+        """The same for many objects, without waiting for anybody; for a thread of its own."""
         ...
 
 
@@ -84,6 +124,24 @@ class CredentialVendor(Protocol):
 
     async def vend(self, location: Location, access: StorageAccess) -> StorageCredential | None:
         """None where clients reach the storage by means of their own."""
+        ...
+
+
+class S3Target(msgspec.Struct, frozen=True):
+    """What a request to S3 is about; the key is empty for one about the bucket."""
+
+    bucket: str
+    key: str
+    query: dict[str, str]
+
+
+class RequestSigner(Protocol):
+    """Signs requests to an object store in the server's name. Whoever calls it has allowed the request."""
+
+    def target(self, uri: str) -> S3Target: ...
+
+    def sign(self, method: str, uri: str, region: str, headers: Mapping[str, str]) -> dict[str, str]:
+        """Every header that must be sent."""
         ...
 
 
@@ -178,6 +236,17 @@ class FullTable(msgspec.Struct, frozen=True, kw_only=True):
     updated_by: str
 
 
+class LogTail(msgspec.Struct, frozen=True):
+    """A table, its commits that may not be published, and the epoch of this look.
+
+    `commits` is a JSON array of their payloads, newest first: most who ask hand it on as it is.
+    """
+
+    table: Table
+    commits: bytes
+    epoch: int
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What a client measured of one version."""
 
@@ -193,6 +262,14 @@ class Pieces(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     head: bytes | None
     parts: tuple[Part, ...]
+
+
+class NamedTable(msgspec.Struct, frozen=True):
+    """As much of a table as a long listing needs. The head is left out where nobody asks for it."""
+
+    name: str
+    format: Format
+    head: bytes | None = None
 
 
 class KeyTaken(Exception):
@@ -249,17 +326,162 @@ class DeltaLog(Protocol):
         ...
 
     async def tables_below(self, lower: str, upper: str, limit: int) -> list[Table]: ...
-    async def tail(self, table_id: str, first: int, last: int) -> tuple[Table, list[Commit]] | None:
-        """A table and its commits in the range that are not known to be published, newest first."""
+    def tail(self, table_id: str, first: int, last: int) -> Awaitable[LogTail | None]:
+        """With the commits from `first` to `last`."""
         ...
 
-    async def unpublished(self, limit: int) -> list[str]: ...
-    async def mark_published(self, table_id: str, version: int) -> None: ...
-    async def add_report(self, table_id: str, version: int, at: int, by: str, body: bytes) -> None: ...
+    def tail_by_name(self, catalog: str, path: Sequence[str], name: str) -> Awaitable[LogTail | None]: ...
+    async def unpublished(self, limit: int, format: Format = Format.DELTA) -> list[str]: ...
+    async def mark_published(self, versions: Mapping[str, int]) -> None:
+        """By table, the version up to which its commits are known to be in its log."""
+        ...
+
+    async def add_report(
+        self, table_id: str, version: int, at: int, by: str, body: bytes, kind: str = "commit"
+    ) -> None:
+        """The newest report of each kind is kept for a version."""
+        ...
+
     async def reports(self, table_id: str, limit: int) -> list[Report]: ...
 
 
-class Store(Directory, DeltaLog, Protocol):
+class BranchState(msgspec.Struct, frozen=True):
+    name: str
+    version: int
+
+
+class LanceRecords(Protocol):
+    """What is kept of Lance tables besides their commits."""
+
+    async def records(
+        self, table_id: str, branch: str, first: int, last: int, limit: int, newest_first: bool = True
+    ) -> list[Record]:
+        """Versions as clients list them, `first` and `last` included."""
+        ...
+
+    async def record_by_key(self, table_id: str, branch: str, key: str) -> Record | None: ...
+    async def branches(self, table_id: str) -> list[BranchState]: ...
+    async def branch(self, table_id: str, name: str) -> BranchState | None: ...
+    async def waiting_records(self, limit: int) -> list[tuple[str, str, int]]:
+        """Table, branch and version of what is not where readers look for it, oldest versions first."""
+        ...
+
+    async def record_data(self, table_id: str, branch: str, version: int) -> bytes | None: ...
+    async def let_go(self, versions: Sequence[tuple[str, str, int]]) -> None:
+        """The data of these versions is where readers look for it, so that it need not wait any longer."""
+        ...
+
+    async def lance_tables(self, after: Sequence[str], limit: int) -> list[tuple[str, tuple[str, ...], bool]]:
+        """Id, full name and whether there is a version, of all Lance tables in the order of their names."""
+        ...
+
+    async def transaction_properties(self, number: int) -> dict[str, str]: ...
+    async def set_transaction_properties(self, number: int, changes: Mapping[str, str | None]) -> None: ...
+
+
+class LedgeredVersion(msgspec.Struct, frozen=True):
+    """A version of a table whose versions the ledger decides; `path` is from the root of its store."""
+
+    version: int
+    path: str
+    size: int
+    at: int
+
+
+class LedgeredTable(Protocol):
+    """One table towards a library that commits to it, on behalf of one caller."""
+
+    async def newest(self, branch: str) -> LedgeredVersion | None: ...
+    async def version(self, branch: str, version: int) -> LedgeredVersion: ...
+    async def create(
+        self, branch: str, version: int, path: str, size: int | None, v2: bool | None
+    ) -> LedgeredVersion: ...
+
+
+class LancePlace(msgspec.Struct, frozen=True):
+    """What to work on: a version to read, or with `table` the newest one to change."""
+
+    location: str
+    branch: str
+    version: int | None = None
+    table: LedgeredTable | None = None
+
+
+class LanceEngine(Protocol):
+    async def run(self, operation: str, place: LancePlace, arguments: Mapping[str, Any]) -> Any:
+        """Work on the data itself, beside the event loop."""
+        ...
+
+
+class StoredCredential(msgspec.Struct, frozen=True, kw_only=True):
+    """What a recipient proves itself with, known by its hash."""
+
+    id: str
+    kind: CredentialKind
+    hash: str
+    created_at: int
+    expires_at: int
+    revoked_at: int | None
+    last_used_at: int | None
+    token_until: int | None
+    recipient: Recipient
+
+
+class ShareGrant(msgspec.Struct, frozen=True, kw_only=True):
+    """`filters` are partition filters by table id."""
+
+    recipient: Recipient
+    filters: dict[str, str]
+    granted_at: int
+    granted_by: str
+
+
+class SharedTable(msgspec.Struct, frozen=True, kw_only=True):
+    """A table under the names that it has in a share."""
+
+    share_id: str
+    table: Table
+    schema_name: str
+    name: str
+    start_version: int
+    history: bool
+
+
+class Shares(Protocol):
+    """What is shared, and with whom."""
+
+    async def share_by_name(self, name: str) -> Share | None: ...
+    async def shares(self, after: str, limit: int) -> list[Share]: ...
+    async def share_items(self, share_id: str) -> list[ShareItem]: ...
+    async def grants_of_share(self, share_id: str) -> list[ShareGrant]: ...
+    async def recipient_by_name(self, name: str) -> Recipient | None: ...
+    async def recipient_by_id(self, recipient_id: str) -> Recipient | None: ...
+    async def recipients(self, after: str, limit: int) -> list[Recipient]: ...
+    async def credential(self, credential_id: str) -> StoredCredential | None: ...
+    async def credentials_of(self, recipient_id: str) -> list[StoredCredential]: ...
+    async def touch_credentials(self, used: Mapping[str, int]) -> None: ...
+    async def shares_for(self, recipient_id: str, after: str, limit: int) -> list[Share]: ...
+    async def share_for(self, recipient_id: str, share: str) -> tuple[Share, dict[str, str]] | None:
+        """The share and the partition filters by table id, if it was granted to the recipient."""
+        ...
+
+    async def share_for_by_id(
+        self, recipient_id: str, share_id: str
+    ) -> tuple[Share, dict[str, str]] | None: ...
+    async def shared_schemas(self, share_id: str, after: str, limit: int) -> list[str]: ...
+    async def shared_tables(
+        self, share_id: str, schema: str | None, after: tuple[str, str], limit: int
+    ) -> list[SharedTable]:
+        """In the order of schema and name, past `after`."""
+        ...
+
+    async def shared_table(self, share_id: str, schema: str, name: str) -> SharedTable | None: ...
+    async def shares_table(self, share_id: str, table_id: str) -> bool:
+        """Whether the share has this table now, under whatever name."""
+        ...
+
+
+class Store(Directory, DeltaLog, LanceRecords, Shares, Protocol):
     """The catalog's memory. Reads see only what is durable."""
 
     def decide(self, transaction: Transaction) -> Awaitable[Receipt]:
@@ -273,6 +495,12 @@ class Store(Directory, DeltaLog, Protocol):
     async def table_by_id(self, table_id: str) -> Table | None: ...
     async def table_by_name(self, catalog: str, path: Sequence[str], name: str) -> Table | None: ...
     async def tables(self, schema_id: str, after: str, limit: int, views: bool = False) -> list[Table]: ...
+    async def table_names(
+        self, schema_id: str, after: str, limit: int, format: Format, views: bool = False
+    ) -> list[NamedTable]:
+        """Tables or views whose state the catalog has: in this format, and in others with their heads."""
+        ...
+
     async def dropped_tables(self, schema_id: str, limit: int) -> list[Table]: ...
     async def details(self, table_id: str) -> TableDetails | None: ...
     async def full_name(self, table_id: str) -> tuple[str, ...] | None: ...

@@ -13,7 +13,7 @@ import msgspec
 
 from inver.clock import Clock
 from inver.domain.principals import ADMIN, Principal
-from inver.errors import Unauthenticated
+from inver.errors import TokenExpired, Unauthenticated
 from inver.ports import Directory
 from inver.secrets import hash_secret
 from inver.services.throttle import Throttle
@@ -67,7 +67,7 @@ class TokenAuthenticator:
             if stored is None or not matches or stored.revoked_at is not None or stored.disabled:
                 raise Unauthenticated("the token is not valid")
             if stored.expires_at is not None and stored.expires_at <= now:
-                raise Unauthenticated("the token has expired")
+                raise TokenExpired("the token has expired")
         except Unauthenticated:
             self._known.pop(presented, None)
             self._throttle.failed(client)

@@ -46,12 +46,21 @@ def add(commands: Subparsers) -> None:
     )
     alter_.add_argument("catalog", help="its name")
     add_description(alter_, creating=False)
+    rename_ = verb(
+        verbs,
+        "rename",
+        rename,
+        "give a catalog another name; everything inside stays",
+        "inver catalog rename archive closed_years",
+    )
+    rename_.add_argument("catalog", help="its name")
+    rename_.add_argument("new_name", metavar="new-name", help="its new name")
     delete_ = verb(
         verbs,
         "delete",
         delete,
         "delete an empty catalog",
-        "inver catalog delete archive",
+        "inver catalog delete closed_years",
     )
     delete_.add_argument("catalog", help="its name")
 
@@ -93,6 +102,13 @@ def alter(arguments: Namespace) -> int:
         before = client.catalog(arguments.catalog)
         given = changes(arguments, before.properties)
         changed = client.alter_catalog(arguments.catalog, **given, if_match=before.etag)
+    output.show_one(arguments, changed, changed.name)
+    return 0
+
+
+def rename(arguments: Namespace) -> int:
+    with open_client(arguments) as client:
+        changed = client.alter_catalog(arguments.catalog, new_name=arguments.new_name)
     output.show_one(arguments, changed, changed.name)
     return 0
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from inver.cli import demo_delta
+from inver.cli import demo_delta, demo_iceberg, demo_sharing, demo_transaction
 from inver.cli.options import Subparsers, verb
 from inver.errors import Broken, Conflict
 
@@ -49,7 +49,12 @@ def run(arguments: Namespace) -> int:
             token = (home / "admin.token").read_text().strip()
             with connect(token=token, home=home) as client:
                 show(client)
-            demo_delta.show(json.loads((home / "server.json").read_text())["url"], token, say)
+            url = json.loads((home / "server.json").read_text())["url"]
+            demo_delta.show(url, token, say)
+            demo_iceberg.show(url, token, say)
+            demo_transaction.show(url, token, say)
+            with connect(token=token, home=home) as client:
+                demo_sharing.show(client, home, home.parent / "lake", say)
         say("stopped", "everything that was acknowledged is on disk")
     return 0
 
@@ -63,7 +68,10 @@ def server(home: Path) -> Iterator[None]:
         name: value for name, value in os.environ.items() if not (name.startswith("INVER_") and "__" in name)
     }
     process = subprocess.Popen(
-        [sys.executable, "-m", "inver", "serve", "--home", "home", "--port", "0", "--ready-file", ready],
+        [
+            *(sys.executable, "-m", "inver", "serve", "--home", "home", "--port", "0", "--ready-file", ready),
+            *("--external-root", home.parent / "lake"),
+        ],
         stdout=subprocess.DEVNULL,
         cwd=home.parent,
         env=environment,

@@ -35,6 +35,8 @@ COMMANDS = (
     "group",
     "token",
     "grant",
+    "share",
+    "recipient",
     "transaction",
     "event",
     "search",

@@ -46,10 +46,12 @@ def verb(
     about: str = "",
     shows: bool = True,
     remote: bool = True,
+    profile: bool = True,
 ) -> argparse.ArgumentParser:
     """A command that does something. `lines` are examples, `about` is what its help says besides.
 
-    `shows` commands have a result to print, `remote` ones talk to a server.
+    `shows` commands have a result to print, `remote` ones talk to a server. Without `profile` the
+    option of that name is the command's own, and means something else.
     """
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
@@ -64,7 +66,8 @@ def verb(
     if shows:
         _add_output(group)
     if remote:
-        _add_server(group)
+        _add_server(group, profile)
+        parser.set_defaults(profile=None)
     group.add_argument("--debug", action="store_true", help="show where an error came from")
     return parser
 
@@ -77,9 +80,12 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--no-color", action="store_true", help="no colours on a terminal")
 
 
-def _add_server(group: argparse._ArgumentGroup) -> None:
+def _add_server(group: argparse._ArgumentGroup, profile: bool) -> None:
     group.add_argument("--url", help="server to talk to; also INVER_URL")
-    group.add_argument("--profile", metavar="NAME", help="entry of profiles.toml to use; also INVER_PROFILE")
+    if profile:
+        group.add_argument(
+            "--profile", metavar="NAME", help="entry of profiles.toml to use; also INVER_PROFILE"
+        )
     group.add_argument("--home", type=Path, metavar="FOLDER", help="talk to the server of this home folder")
     group.add_argument(
         "--token-file", type=Path, metavar="FILE", help="file that holds the token; also INVER_TOKEN"

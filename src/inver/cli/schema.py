@@ -51,7 +51,16 @@ def add(commands: Subparsers) -> None:
     )
     alter_.add_argument("schema", help=NAME)
     add_description(alter_, creating=False)
-    delete_ = verb(verbs, "delete", delete, "delete an empty schema", "inver schema delete main.hr")
+    rename_ = verb(
+        verbs,
+        "rename",
+        rename,
+        "give a schema another name in the same place; everything inside stays",
+        "inver schema rename main.hr people",
+    )
+    rename_.add_argument("schema", help=NAME)
+    rename_.add_argument("new_name", metavar="new-name", help="its new last name")
+    delete_ = verb(verbs, "delete", delete, "delete an empty schema", "inver schema delete main.people")
     delete_.add_argument("schema", help=NAME)
 
 
@@ -95,6 +104,15 @@ def alter(arguments: Namespace) -> int:
         given = changes(arguments, before.properties)
         changed = client.alter_schema(arguments.schema, **given, if_match=before.etag)
     output.show_one(arguments, changed, arguments.schema)
+    return 0
+
+
+def rename(arguments: Namespace) -> int:
+    from inver.client import dotted
+
+    with open_client(arguments) as client:
+        changed = client.alter_schema(arguments.schema, new_name=arguments.new_name)
+    output.show_one(arguments, changed, dotted(changed.path))
     return 0
 
 

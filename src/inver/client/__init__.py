@@ -23,6 +23,7 @@ from inver.client.problems import Unreachable
 from inver.client.threads import Client
 
 if TYPE_CHECKING:
+    from inver.client.blocks import Transaction
     from inver.client.loops import AsyncClient
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "dotted",
     "locate",
     "securable",
+    "transaction",
 ]
 
 
@@ -56,6 +58,16 @@ def connect_async(
 
     target = locate(url, token, profile=profile, home=home)
     return AsyncClient(target.url, target.token)
+
+
+def transaction(
+    url: str | None = None, token: str | None = None, *, profile: str | None = None, home: Path | None = None
+) -> Transaction:
+    """A transaction over tables of any format, with a client of its own that is closed at its end."""
+    from inver.client.blocks import Transaction
+
+    target = locate(url, token, profile=profile, home=home)
+    return Transaction(Client(target.url, target.token), target.token, owned=True)
 
 
 def __getattr__(name: str) -> Any:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from inver.client.core import DEFAULT_POLICY, Call, NoAnswer, Page, Policy, Wait, check_token, exchange
 from inver.client.methods import Operations
 from inver.client.streams import Streams
 from inver.client.transport import Address
+
+if TYPE_CHECKING:
+    from inver.client.blocks import AsyncTransaction
 
 T = TypeVar("T")
 
@@ -54,6 +57,12 @@ class AsyncClient(Operations):
             for item in page.items:
                 yield item
             following = page.next
+
+    def begin(self) -> AsyncTransaction:
+        """A transaction over tables of any format, sent when its block ends."""
+        from inver.client.blocks import AsyncTransaction
+
+        return AsyncTransaction(self, self._token)
 
     async def close(self) -> None:
         await self._transport.close()

@@ -7,7 +7,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from inver.client.core import Call, Page
-from inver.client.operations import containers, feed, identity, privileges, relations
+from inver.client.operations import containers, feed, identity, privileges, relations, sharing
 
 if TYPE_CHECKING:
     from inver.client.loops import AsyncClient
@@ -118,3 +118,19 @@ class Operations:
     grant = Method(privileges.grant)
     revoke = Method(privileges.revoke)
     explain = Method(privileges.explain)
+
+    shares = Listing(sharing.shares)
+    share = Method(sharing.share)
+    create_share = Method(sharing.create_share)
+    drop_share = Method(sharing.drop_share)
+    add_to_share = Method(sharing.add_to_share)
+    remove_from_share = Method(sharing.remove_from_share)
+    grant_share = Method(sharing.grant_share)
+    revoke_share = Method(sharing.revoke_share)
+    recipients = Listing(sharing.recipients)
+    recipient = Method(sharing.recipient)
+    create_recipient = Method(sharing.create_recipient)
+    alter_recipient = Method(sharing.alter_recipient)
+    drop_recipient = Method(sharing.drop_recipient)
+    rotate_recipient = Method(sharing.rotate_recipient)
+    revoke_recipient = Method(sharing.revoke_recipient)

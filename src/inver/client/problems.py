@@ -45,6 +45,7 @@ class Problem(msgspec.Struct):
     field: str | None = None
     fix: str | None = None
     request_id: str | None = None
+    operation: int | None = None
     conflicts: list[ConflictInfo] = []
 
 
@@ -94,6 +95,7 @@ def error_of(status: int, headers: Mapping[str, str], body: bytes, *, reads: boo
     error = _make(kind, problem.detail or f"the server answered with status {status}", headers)
     error.fix = problem.fix
     extra: dict[str, Any] = {"field": problem.field, "request_id": problem.request_id}
+    extra["operation"] = problem.operation
     if problem.conflicts:
         extra["conflicts"] = tuple(problem.conflicts)
     for name, value in extra.items():

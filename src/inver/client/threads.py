@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from inver.client.core import DEFAULT_POLICY, Call, NoAnswer, Page, Policy, Wait, check_token, exchange
 from inver.client.methods import Operations
 from inver.client.transport import Address, Transport
+
+if TYPE_CHECKING:
+    from inver.client.blocks import Transaction
 
 T = TypeVar("T")
 
@@ -52,6 +55,12 @@ class Client(Operations):
             page = self.run(following)
             yield from page.items
             following = page.next
+
+    def begin(self) -> Transaction:
+        """A transaction over tables of any format, sent when its block ends."""
+        from inver.client.blocks import Transaction
+
+        return Transaction(self, self._token)
 
     def close(self) -> None:
         self._transport.close()

@@ -250,3 +250,69 @@ class Check(Answer, kw_only=True):
 class Diagnosis(Answer, kw_only=True):
     healthy: bool
     checks: list[Check]
+
+
+class SharedItem(Answer, kw_only=True):
+    """`schema` and `table` are its names in the share, `source` is where it stands; None if it is gone."""
+
+    kind: str
+    schema: str
+    table: str | None = None
+    source: list[str] | None = None
+    start_version: int = 0
+    history: bool = True
+    added_at: int | None = None
+    added_by: str | None = None
+
+
+class ShareGrant(Answer, kw_only=True):
+    recipient: str
+    filters: list[dict[str, str]] = []
+    granted_at: int | None = None
+    granted_by: str | None = None
+
+
+class Share(Answer, kw_only=True):
+    """`items` and `recipients` are known of one share, not in listings."""
+
+    id: str
+    name: str
+    comment: str | None = None
+    owner: str
+    created_at: int
+    created_by: str
+    items: list[SharedItem] = []
+    recipients: list[ShareGrant] = []
+
+
+class RecipientCredential(Answer, kw_only=True):
+    id: str
+    kind: str
+    created_at: int
+    expires_at: int
+    revoked_at: int | None = None
+    last_used_at: int | None = None
+
+
+class Recipient(Answer, kw_only=True):
+    """`credentials` are known of one recipient, not in listings."""
+
+    id: str
+    name: str
+    kind: str
+    comment: str | None = None
+    networks: list[str] = []
+    owner: str
+    created_at: int
+    created_by: str
+    revoked_at: int | None = None
+    credentials: list[RecipientCredential] = []
+
+
+class NewRecipient(Answer, kw_only=True):
+    """`activation_url` or `profile` is shown this once."""
+
+    recipient: Recipient
+    expires_at: int
+    activation_url: str | None = None
+    profile: dict[str, Any] | None = None

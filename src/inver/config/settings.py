@@ -97,6 +97,26 @@ class DeltaSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = MILLISECONDS["d"]
 
 
+class IcebergSettings(msgspec.Struct, frozen=True, kw_only=True):
+    cache: Annotated[
+        int, Option(SIZE, "Memory of one server process for the metadata of Iceberg tables.")
+    ] = 256 * 2**20
+    expired_as_419: Annotated[
+        bool, Option(FLAG, "Answer an expired token with 419, as older clients expect, and not with 401.")
+    ] = False
+
+
+class LanceSettings(msgspec.Struct, frozen=True, kw_only=True):
+    threads: Annotated[int, Option(COUNT, "Operations on the data of Lance tables that run at once.")] = 4
+    adopt_phantoms: Annotated[
+        bool,
+        Option(
+            FLAG,
+            "Take over what somebody wrote past the catalog as the next version; it is put aside otherwise.",
+        ),
+    ] = False
+
+
 class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
     body: Annotated[int, Option(SIZE, "Largest request body, after decompression.")] = 32 * 2**20
     head: Annotated[int, Option(SIZE, "Largest sum of request line and headers.")] = 64 * 2**10
@@ -178,6 +198,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     storage: StorageSettings = StorageSettings()
     auth: AuthSettings = AuthSettings()
     delta: DeltaSettings = DeltaSettings()
+    iceberg: IcebergSettings = IcebergSettings()
+    lance: LanceSettings = LanceSettings()
     limits: LimitSettings = LimitSettings()
     origins: Mapping[str, str] = {}
 

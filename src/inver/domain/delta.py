@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -113,6 +114,7 @@ class CommitInfo(msgspec.Struct, frozen=True):
     file_modification_timestamp: int
 
 
+_USUAL_NAME = re.compile(r"[0-9]{20}\.[0-9a-f-]{36}\.json").fullmatch
 _decode_head = msgspec.json.Decoder(DeltaHead).decode
 
 
@@ -121,6 +123,14 @@ def head_of(stored: bytes | None) -> DeltaHead:
 
 
 def check_commit_info(info: CommitInfo, field: str = "commit_info") -> None:
+    if (
+        info.version > 0
+        and info.timestamp > 0
+        and info.file_size > 0
+        and info.file_modification_timestamp > 0
+        and _USUAL_NAME(info.file_name)
+    ):
+        return
     for name in ("version", "timestamp", "file_size", "file_modification_timestamp"):
         if getattr(info, name) <= 0:
             raise Invalid(f"{name} must be greater than 0", field=f"{field}.{name}")
@@ -180,7 +190,8 @@ def stored_properties(properties: Mapping[str, str]) -> dict[str, str]:
 
 def shown_properties(head: DeltaHead, properties: Mapping[str, str]) -> dict[str, str]:
     """Properties as clients expect them back: the stored ones and those that follow from the state."""
-    if not head.managed:
+    if not head.managed and head.protocol == Protocol():
+        # Nobody has told the catalog what the log of this table says.
         return dict(properties)
     shown = dict(properties)
     for feature in head.protocol.writer_features:

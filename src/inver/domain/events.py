@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from inver.domain import governance, ledger
+from inver.domain import governance, ledger, shares
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +31,9 @@ KINDS: dict[type[ledger.Operation], str] = {
     ledger.Append: "table.committed",
     ledger.FinishTable: "table.created",
     ledger.CreateBranch: "table.branched",
+    ledger.DropBranch: "table.branch-dropped",
+    ledger.AddRecords: "table.versions-added",
+    ledger.DeleteRecords: "table.versions-deleted",
     ledger.AlterTable: "table.altered",
     ledger.RenameTable: "table.renamed",
     ledger.DropTable: "table.dropped",
@@ -49,6 +52,20 @@ KINDS: dict[type[ledger.Operation], str] = {
     governance.Grant: "grant.added",
     governance.Revoke: "grant.revoked",
     governance.RecordDenial: "access.denied",
+    shares.CreateShare: "share.created",
+    shares.DropShare: "share.dropped",
+    shares.AddToShare: "share.item-added",
+    shares.RemoveFromShare: "share.item-removed",
+    shares.GrantShare: "share.granted",
+    shares.RevokeShare: "share.revoked",
+    shares.CreateRecipient: "recipient.created",
+    shares.AlterRecipient: "recipient.altered",
+    shares.DropRecipient: "recipient.dropped",
+    shares.AddCredential: "recipient.credential-added",
+    shares.RotateRecipient: "recipient.rotated",
+    shares.RevokeRecipient: "recipient.revoked",
+    shares.UseActivation: "recipient.activated",
+    shares.RecordAccess: "share.accessed",
 }
 
 COMMITTED = KINDS[ledger.Append]

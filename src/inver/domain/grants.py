@@ -128,6 +128,8 @@ class Action(StrEnum):
     CREATE_SCHEMA = "create-schema"
     CREATE_TABLE = "create-table"
     CREATE_EXTERNAL_TABLE = "create-external-table"
+    READ_FILES = "read-files"
+    WRITE_FILES = "write-files"
     LOAD = "load"
     READ = "read"
     COMMIT = "commit"
@@ -145,6 +147,10 @@ class Action(StrEnum):
     READ_CURSOR = "read-cursor"
     MOVE_CURSOR = "move-cursor"
     DIAGNOSE = "diagnose"
+    CREATE_SHARE = "create-share"
+    CREATE_RECIPIENT = "create-recipient"
+    READ_SHARES = "read-shares"
+    MANAGE_SHARES = "manage-shares"
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -160,6 +166,8 @@ RULES: dict[Action, Rule] = {
     Action.CREATE_SCHEMA: Rule(frozenset({P.CREATE_SCHEMA}), inside=True),
     Action.CREATE_TABLE: Rule(frozenset({P.CREATE_TABLE}), inside=True),
     Action.CREATE_EXTERNAL_TABLE: Rule(frozenset({P.CREATE_EXTERNAL_TABLE}), inside=True),
+    Action.READ_FILES: Rule(frozenset({P.READ_FILES}), changes=False),
+    Action.WRITE_FILES: Rule(frozenset({P.WRITE_FILES})),
     Action.LOAD: Rule(frozenset({P.SELECT, P.MODIFY, P.MAINTAIN}), changes=False),
     Action.READ: Rule(frozenset({P.SELECT}), changes=False),
     Action.COMMIT: Rule(frozenset({P.MODIFY})),
@@ -177,6 +185,10 @@ RULES: dict[Action, Rule] = {
     Action.READ_CURSOR: Rule(frozenset({P.CREATE_FLOW}), changes=False),
     Action.MOVE_CURSOR: Rule(frozenset({P.CREATE_FLOW})),
     Action.DIAGNOSE: Rule(frozenset({P.MANAGE}), changes=False),
+    Action.CREATE_SHARE: Rule(frozenset({P.CREATE_SHARE})),
+    Action.CREATE_RECIPIENT: Rule(frozenset({P.CREATE_RECIPIENT})),
+    Action.READ_SHARES: Rule(frozenset({P.MANAGE}), changes=False),
+    Action.MANAGE_SHARES: Rule(frozenset({P.MANAGE})),
 }
 
 

@@ -9,7 +9,7 @@ the record of transactions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -17,6 +17,7 @@ import msgspec
 
 from inver.domain.governance import Governance
 from inver.domain.idempotency import KeyedRequest
+from inver.domain.shares import Sharing
 from inver.domain.tables import Format, State, TableKind
 
 MAX_OPERATIONS = 1_000
@@ -72,8 +73,11 @@ class CreateSchema(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AlterSchema(msgspec.Struct, frozen=True, kw_only=True):
+    """With another name, the paths of the schemas inside follow."""
+
     id: str
     expect_etag: int | None = None
+    name: str | msgspec.UnsetType = msgspec.UNSET
     comment: str | None | msgspec.UnsetType = msgspec.UNSET
     properties: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
     owner: str | msgspec.UnsetType = msgspec.UNSET
@@ -125,11 +129,35 @@ class Part(msgspec.Struct, frozen=True, array_like=True):
     body: bytes | None
 
 
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a table lies from now on. No other table may lie there, above it or below it."""
+
+    kind: TableKind
+    location: str
+    location_key: str
+
+
+class Record(msgspec.Struct, frozen=True, array_like=True):
+    """A version as its clients list it. It can be taken away again, which a commit cannot.
+
+    `key` is what made the version; it is there once in a branch, whatever number it is tried under.
+    `data` waits here until it is where readers look for it; None when it is. A listing shows that
+    something waits, and not what.
+    """
+
+    version: int
+    at: int
+    key: str | None
+    body: bytes
+    data: bytes | None = None
+
+
 class Append(msgspec.Struct, frozen=True, kw_only=True):
     """One new version of one branch; it wins only if the branch stands at `version - 1`.
 
     `token` identifies the attempt: the same version with the same token is the same commit sent
     twice, with another token it is somebody else's. `head` and `parts` change with the version.
+    `named` is the key of the name by which the table was found: one that has another by now is not meant.
     """
 
     table_id: str
@@ -142,7 +170,17 @@ class Append(msgspec.Struct, frozen=True, kw_only=True):
     head: bytes | None = None
     parts: tuple[Part, ...] = ()
     definition: Definition | None = None
+    place: Place | None = None
+    named: str | None = None
+    record: Record | None = None
     expect_etag: int | None = None
+
+
+class Expect(msgspec.Struct, frozen=True, kw_only=True):
+    """Nothing changes; the table must have reached `version`. For what had been done before it was asked."""
+
+    table_id: str
+    version: int
 
 
 class FinishTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,9 +194,37 @@ class FinishTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CreateBranch(msgspec.Struct, frozen=True, kw_only=True):
+    """`within` is how far the branch that it leaves has come; None where that is main."""
+
     table_id: str
     branch: str
     version: int
+    within: int | None = None
+
+
+class DropBranch(msgspec.Struct, frozen=True, kw_only=True):
+    table_id: str
+    branch: str
+
+
+class AddRecords(msgspec.Struct, frozen=True, kw_only=True):
+    """Versions that were made before the table came to the catalog."""
+
+    table_id: str
+    records: tuple[Record, ...]
+    branch: str = MAIN
+
+
+class DeleteRecords(msgspec.Struct, frozen=True, kw_only=True):
+    """Versions leave the list: from each start up to before its end, or up to the last where that is None.
+
+    The newest one stays unless all go, or `newest` says that it may go. No number is given twice.
+    """
+
+    table_id: str
+    ranges: tuple[tuple[int, int | None], ...]
+    branch: str = MAIN
+    newest: bool = False
 
 
 class AlterTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -219,8 +285,12 @@ Operation: TypeAlias = (
     | DropSchema
     | CreateTable
     | Append
+    | Expect
     | FinishTable
     | CreateBranch
+    | DropBranch
+    | AddRecords
+    | DeleteRecords
     | AlterTable
     | RenameTable
     | DropTable
@@ -228,6 +298,7 @@ Operation: TypeAlias = (
     | PurgeTable
     | MoveCursor
     | Governance
+    | Sharing
 )
 
 
@@ -244,7 +315,8 @@ class Transaction(msgspec.Struct, frozen=True):
     """`epoch` is the state of all grants and credentials under which it was allowed.
 
     When they have changed by the time of the decision, the transaction is Stale and must be
-    allowed anew. None is for Inver itself, whom nobody allows anything.
+    allowed anew. None is for Inver itself, whom nobody allows anything. `owners` says, where they
+    are not one to one, which request each operation belongs to: the last one is its result.
     """
 
     by: str
@@ -253,13 +325,21 @@ class Transaction(msgspec.Struct, frozen=True):
     keyed: KeyedRequest | None = None
     work: tuple[Work, ...] = ()
     epoch: int | None = None
+    owners: tuple[int, ...] = ()
+
+    def results(self, results: Sequence[Result]) -> tuple[Result, ...]:
+        """One result for each request, from one for each operation."""
+        if not self.owners:
+            return tuple(results)
+        return tuple(dict(zip(self.owners, results, strict=True)).values())
 
 
 class Result(msgspec.Struct, frozen=True, array_like=True):
-    """What one operation did: the id it touched and, for tables, the version it left."""
+    """What one operation did: the id it touched, the version it left a table at, how many things it took."""
 
     subject: str
     version: int | None = None
+    count: int | None = None
 
 
 class Receipt(msgspec.Struct, frozen=True):
@@ -275,6 +355,8 @@ class Reason(StrEnum):
     VERSION_TAKEN = "version-taken"
     VERSION_GAP = "version-gap"
     BRANCH_EXISTS = "branch-exists"
+    COMMITTED_BEFORE = "committed-before"
+    NEWEST_VERSION = "newest-version"
     ETAG_CHANGED = "etag-changed"
     CURSOR_MOVED = "cursor-moved"
 

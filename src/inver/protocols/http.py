@@ -108,12 +108,16 @@ class Request:
 
 
 class Response(msgspec.Struct):
-    """`body` is bytes, or an async iterator of bytes that is streamed with back-pressure."""
+    """`body` is bytes, or an async iterator of bytes that is streamed with back-pressure.
+
+    `length` is what a streamed body comes to, where that is known before.
+    """
 
     status: int
     body: bytes | AsyncIterator[bytes] = b""
     content_type: bytes = JSON
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    length: int | None = None
 
 
 # An awaitable belongs to its one request: the server cancels it when the request's time is over.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from typing import Protocol
 from urllib.parse import parse_qs, unquote_plus
 
 import msgspec
@@ -11,13 +12,19 @@ import msgspec
 from inver.domain.principals import Scope
 from inver.errors import Invalid, Unauthenticated
 from inver.protocols.http import Request, Response
-from inver.services.tokens import ACCESS_TOKEN_MS, Tokens
+from inver.services.tokens import ACCESS_TOKEN_MS, Issued
 
 _NO_STORE = ((b"Cache-Control", b"no-store"), (b"Pragma", b"no-cache"))
 ISSUED_TYPE = "urn:ietf:params:oauth:token-type:access_token"
 
 
-async def answer_token_request(request: Request, tokens: Tokens) -> Response:
+class Exchange(Protocol):
+    async def exchange(self, client_id: str, client_secret: str, scope: Scope, source: str) -> Issued:
+        """A token for a client that proves who it is, or Unauthenticated."""
+        ...
+
+
+async def answer_token_request(request: Request, tokens: Exchange) -> Response:
     """Every outcome has OAuth's own shape, whatever the envelope of the protocol around it."""
     try:
         form = _form(request)

@@ -19,22 +19,27 @@ from inver.clock import Clock, SystemClock
 from inver.config import Settings
 from inver.domain.delta import CommitSummary
 from inver.domain.governance import CreateToken
+from inver.domain.lance import Manifest
 from inver.domain.ledger import Transaction
 from inver.domain.locations import Location
 from inver.domain.principals import ADMIN, SYSTEM, Principal, Scope
 from inver.errors import Broken
+from inver.formats import iceberg_manifests
+from inver.formats.lance_engine import PylanceEngine
+from inver.formats.sharing_answers import SharedLogs
 from inver.ids import new_id
-from inver.ports import ObjectStore, Store
-from inver.protocols import unity
+from inver.ports import ObjectStore, RequestSigner, Store
+from inver.protocols import iceberg, lance, sharing, unity
 from inver.protocols.docs.routes import Docs
 from inver.protocols.http import Face, Request
-from inver.protocols.iceberg.routes import Iceberg
 from inver.protocols.management.catalogs import CatalogRoutes
 from inver.protocols.management.changes import ChangeRoutes
 from inver.protocols.management.doctor import DoctorRoutes
 from inver.protocols.management.grants import GrantRoutes
 from inver.protocols.management.identity import IdentityRoutes
+from inver.protocols.management.natives import Natives
 from inver.protocols.management.routes import Management
+from inver.protocols.management.sharing import SharingRoutes
 from inver.protocols.management.tables import TableRoutes
 from inver.server.application import Application
 from inver.server.health import Livez, Metrics, Readyz
@@ -45,6 +50,8 @@ from inver.server.router import Router
 from inver.server.services import Services
 from inver.server.telemetry import Telemetry
 from inver.services.credentials import Credentials
+from inver.services.iceberg.signing import Signing
+from inver.services.sharing.services import SharingServices
 from inver.services.tokens import new_token, split_token
 from inver.storage.vending import NoVending
 
@@ -80,20 +87,44 @@ class App:
             Location.parse(root, field="storage.external_roots") for root in settings.external_roots
         )
         self.services = services = Services(
-            settings, store, clock, server_id, self._warehouse, self._external, self.open_objects, _summarize
+            settings,
+            store,
+            clock,
+            server_id,
+            self._warehouse,
+            self._external,
+            self.open_objects,
+            _summarize,
+            _read_manifest,
+            PylanceEngine(settings.lance.threads, _lance_storage(settings)),
+            iceberg_manifests,
         )
         self.authenticator: TokenAuthenticator | EverybodyIsAdmin = EverybodyIsAdmin(store)
         if settings.auth.enabled:
             self.authenticator = TokenAuthenticator(store, clock, services.throttle)
         authenticate = self.authenticator
+        self.sharing = SharingServices(
+            store,
+            clock,
+            services.names,
+            services.access,
+            services.audit,
+            services.throttle,
+            SharedLogs(settings.home / "cache" / "delta"),
+            self.open_objects,
+            NoVending(),
+        )
         management = self._management(server_id)
-        faces: list[Face] = [management, Iceberg(services.tokens), *self._unity(server_id)]
+        credentials = Credentials(store, services.names, services.access, services.placement, NoVending())
+        faces: list[Face] = [management, self._iceberg(credentials), *self._unity(server_id, credentials)]
+        faces.append(self._lance(credentials))
+        faces.append(sharing.Sharing(self.sharing, settings.public_url))
         faces.append(Docs(lambda: _document(management)))
         checks = {"database": store.ping}
         self.telemetry = Telemetry()
         self.public = Application(
             Router([*faces, Livez(), Readyz(checks)], default=management),
-            lambda request: authenticate(request.header(b"authorization"), request.client),
+            lambda request: authenticate(lance.presented(request), request.client),
             msgspec.convert(settings.limits, Limits, from_attributes=True),
         )
         self.private = Application(
@@ -109,20 +140,57 @@ class App:
             [
                 CatalogRoutes(services.catalogs),
                 TableRoutes(services.tables, services.transactions),
-                ChangeRoutes(services.transactions, services.feed, f"urn:inver:{server_id}", database),
+                ChangeRoutes(
+                    services.transactions,
+                    services.feed,
+                    f"urn:inver:{server_id}",
+                    database,
+                    Natives(unity.decode_commit, lance.decode_operation),
+                ),
                 IdentityRoutes(services.principals, services.tokens),
                 GrantRoutes(services.grants, services.search),
                 DoctorRoutes(services.doctor),
+                SharingRoutes(self.sharing.shares, self.sharing.recipients, self.settings.public_url),
             ]
         )
 
-    def _unity(self, server_id: str) -> list[Face]:
+    def _iceberg(self, credentials: Credentials) -> Face:
+        services = self.services.iceberg
+        tables = iceberg.TableRoutes(
+            services.tables,
+            services.table_relations,
+            services.reports,
+            Signing(services.finder, _request_signer(self.settings)),
+            credentials,
+            _client_storage(self.settings),
+        )
+        rooms: list[iceberg.Room] = [
+            iceberg.NamespaceRoutes(services.namespaces),
+            tables,
+            iceberg.PlanRoutes(services.planning, tables.vended),
+            iceberg.ViewRoutes(services.views, services.view_relations),
+        ]
+        old = self.settings.iceberg.expired_as_419
+        return iceberg.Iceberg(self.services.tokens, services.namespaces, rooms, old)
+
+    def _lance(self, credentials: Credentials) -> Face:
+        services = self.services.lance
+        told = _lance_clients(self.settings)
+        tables = lance.TableRoutes(services.tables, services.commits, services.registering, credentials, told)
+        rooms: list[lance.Room] = [
+            lance.NamespaceRoutes(services.spaces, services.tables),
+            tables,
+            lance.VersionRoutes(services.commits, services.versions, tables),
+            lance.RefRoutes(services.refs, services.versions),
+            lance.TransactionRoutes(services.transacting),
+            lance.DataRoutes(services.data),
+        ]
+        return lance.Lance(rooms, self.services.tokens)
+
+    def _unity(self, server_id: str, credentials: Credentials) -> list[Face]:
         services = self.services
         delta, tables, transactions = services.delta, services.tables, services.transactions
         locating = unity.Locating(services.catalogs)
-        credentials = Credentials(
-            self.store, services.names, services.access, services.placement, NoVending()
-        )
         rooms: list[unity.Room] = [
             unity.CatalogRoutes(services.catalogs, services.cascade, self.store.names_of),
             unity.TableRoutes(delta, tables, transactions, services.listing, locating),
@@ -140,6 +208,7 @@ class App:
 
     def _measure(self) -> None:
         telemetry, services = self.telemetry, self.services
+        manifests = services.lance.finalizing
         telemetry.watch(self.public.meters)
         for name, about, read in (
             ("inver_commit_queue", "Commits that wait for their decision.", lambda: self.store.queued),
@@ -151,6 +220,8 @@ class App:
             ("inver_followup_failed_total", "Follow-up tries that failed.", lambda: services.followup.failed),
             ("inver_published_total", "Delta commits published.", lambda: services.publishing.published),
             ("inver_publish_failed_total", "Delta tables not published.", lambda: services.publishing.failed),
+            ("inver_lance_finalized_total", "Lance manifests finalized.", lambda: manifests.finalized),
+            ("inver_lance_finalize_failed_total", "Lance manifests not finalized.", lambda: manifests.failed),
             ("inver_audit_dropped_total", "Denials too many to record.", lambda: services.audit.dropped),
         ):
             telemetry.counter(name, about, read)
@@ -232,8 +303,12 @@ class Running:
         self._background = [
             asyncio.ensure_future(services.followup.run()),
             asyncio.ensure_future(services.publishing.run()),
+            asyncio.ensure_future(services.iceberg.settling.run()),
+            asyncio.ensure_future(services.lance.finalizing.run()),
             asyncio.ensure_future(_every(300, services.once.forget)),
             asyncio.ensure_future(_every(1, services.audit.flush)),
+            asyncio.ensure_future(_every(1, app.sharing.visits.flush)),
+            asyncio.ensure_future(_every(60, app.sharing.door.flush_last_used)),
             asyncio.ensure_future(_every(60, app.authenticator.flush_last_used)),
         ]
         if app.peers is not None:
@@ -248,7 +323,14 @@ class Running:
         await self.public.stop(self.app.settings.grace_s)
         if self.private is not None:
             await self.private.stop(1.0)
-        for finish in (self.app.services.audit.flush, self.app.authenticator.flush_last_used):
+        services = self.app.services
+        for finish in (
+            services.audit.flush,
+            self.app.sharing.visits.flush,
+            self.app.sharing.door.flush_last_used,
+            services.lance.finalizing.let_go,
+            self.app.authenticator.flush_last_used,
+        ):
             with suppress(Exception):
                 await finish()
         await self.app.store.close()
@@ -277,6 +359,62 @@ def _summarize(data: bytes) -> CommitSummary:
     from inver.formats.delta_commit import summarize
 
     return summarize(data)
+
+
+def _read_manifest(data: bytes) -> Manifest:
+    from inver.formats.lance_manifest import read_manifest
+
+    return read_manifest(data)
+
+
+def _lance_clients(settings: Settings) -> dict[str, str]:
+    """What Lance's clients need to know of an S3 store besides keys."""
+    storage = settings.storage
+    found = {
+        "aws_endpoint": storage.endpoint,
+        "aws_region": storage.region,
+        "aws_allow_http": "true" if storage.allow_http else None,
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _lance_storage(settings: Settings) -> dict[str, str]:
+    """How the library of Lance reaches an S3 store from here."""
+    storage = settings.storage
+    found = {
+        "aws_access_key_id": storage.access_key,
+        "aws_secret_access_key": storage.secret_key and storage.secret_key.reveal(),
+        "aws_session_token": storage.session_token and storage.session_token.reveal(),
+    }
+    return {**_lance_clients(settings), **{name: value for name, value in found.items() if value}}
+
+
+def _request_signer(settings: Settings) -> RequestSigner | None:
+    storage = settings.storage
+    if storage.access_key is None or storage.secret_key is None:
+        return None
+    from inver.storage.sigv4 import SigV4
+
+    return SigV4(
+        SystemClock(),
+        storage.access_key,
+        storage.secret_key,
+        storage.session_token,
+        storage.endpoint,
+        storage.region,
+    )
+
+
+def _client_storage(settings: Settings) -> dict[str, str]:
+    """What Iceberg's clients need to know of an S3 store besides keys."""
+    storage = settings.storage
+    told: dict[str, str] = {}
+    if storage.endpoint is not None:
+        told["s3.endpoint"] = storage.endpoint
+        told["s3.path-style-access"] = "true" if storage.path_style else "false"
+    if storage.region is not None:
+        told["client.region"] = storage.region
+    return told
 
 
 def _document(management: Management) -> bytes:

@@ -38,7 +38,9 @@ Authenticate = Callable[[Request], Principal | Awaitable[Principal]]
 
 log = logging.getLogger("inver.server")
 
-_DECISIONS = 5
+# Each one lost means that another request has moved the epoch, so somebody always gets on: with many who
+# rename tables at once, it takes as many turns as there are others.
+_DECISIONS = 64
 _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 _VISIBLE = re.compile(rb"[\x21-\x7e]{1,128}")
 _WORD_BREAK = re.compile(r"[\s=;,]+")

@@ -154,8 +154,9 @@ async def _send(send: Send, request: Request, response: Response) -> None:
 def _start(request: Request, response: Response, body: bytes | None) -> MutableMapping[str, Any]:
     headers = [(b"X-Request-Id", request.request_id.encode()), *response.headers]
     if response.status not in (204, 304):
-        if body is not None:
-            headers.append((b"Content-Length", b"%d" % len(body)))
+        length = response.length if body is None else len(body)
+        if length is not None:
+            headers.append((b"Content-Length", b"%d" % length))
         if body != b"" and response.content_type:
             headers.append((b"Content-Type", response.content_type))
     return {"type": "http.response.start", "status": response.status, "headers": headers}

@@ -231,8 +231,8 @@ class Connection(asyncio.Protocol):
             try:
                 empty = bodiless(request.method, response.status)
                 first = None if empty else await anext(pieces, b"")
-                chunked = not self._legacy
-                self._keep = self._keep and chunked
+                chunked = not self._legacy and response.length is None
+                self._keep = self._keep and (chunked or response.length is not None)
                 line = self._connection_line()
                 framed = chunked and response.status not in (204, 304)
                 head = encode_head(response, framed, self._hub.date, request.request_id, line)

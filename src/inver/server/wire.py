@@ -48,9 +48,11 @@ def encode(
 
 
 def encode_head(response: Response, chunked: bool, date: bytes, request_id: str, connection: bytes) -> bytes:
-    """The head of a body that follows in pieces: chunks, or everything until the connection ends."""
+    """The head of a body that follows in pieces: so many bytes, chunks, or all until the connection ends."""
     start = _start(response.status, response.content_type)
     framing = b"Transfer-Encoding: chunked\r\n" if chunked else b""
+    if response.length is not None:
+        framing = b"Content-Length: %d\r\n" % response.length
     identity = b"X-Request-Id: %b\r\n" % request_id.encode()
     return b"".join((start, framing, date, identity, connection, _lines(response.headers), b"\r\n"))
 

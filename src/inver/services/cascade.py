@@ -14,7 +14,7 @@ from inver.ports import Store
 from inver.services.access import Access, missing
 from inver.services.context import Caller
 from inver.services.names import Names
-from inver.services.transactions import PURGE
+from inver.services.planning import PURGE
 
 PAGE = 1_000
 
@@ -64,10 +64,11 @@ class Cascade:
         for inner in await self._schemas(schema.id):
             await self._collect(inner, tables, containers)
         purge_at = self._clock.now_ms() + self._hold_ms
-        after = ""
-        while page := await self._store.tables(schema.id, after, PAGE):
-            tables += [ledger.DropTable(table_id=table.id, purge_at=purge_at) for table in page]
-            after = page[-1].name
+        for views in (False, True):
+            after = ""
+            while page := await self._store.tables(schema.id, after, PAGE, views):
+                tables += [ledger.DropTable(table_id=table.id, purge_at=purge_at) for table in page]
+                after = page[-1].name
         containers.append(ledger.DropSchema(id=schema.id))
 
     async def _schemas(self, parent_id: str) -> list[Schema]:

@@ -11,6 +11,7 @@ import msgspec
 from inver.clock import Clock
 from inver.domain import ledger
 from inver.domain.grants import Action, Chain, Node, shows_all_inside, visible
+from inver.domain.idempotency import KeyedRequest
 from inver.domain.ledger import Operation, Transaction
 from inver.domain.locations import Location
 from inver.domain.names import check_name, dotted
@@ -31,6 +32,7 @@ class Changes(msgspec.Struct, frozen=True):
     comment: str | None | msgspec.UnsetType = msgspec.UNSET
     properties: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
     owner: str | msgspec.UnsetType = msgspec.UNSET
+    name: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Catalogs:
@@ -75,11 +77,16 @@ class Catalogs:
     async def alter(self, caller: Caller, name: str, changes: Changes, etag: int | None) -> Catalog:
         catalog, chain = await self._catalog(caller, name, Action.ALTER)
         owner = await self._new_owner(caller, chain, changes)
+        new_name = _other_name(changes.name, catalog.name)
+        if not isinstance(new_name, msgspec.UnsetType):
+            await self._access.require(caller, Action.CREATE_CATALOG, METASTORE_CHAIN)
+            name = new_name
         await self._decide(
             caller,
             ledger.AlterCatalog(
                 id=catalog.id,
                 expect_etag=etag,
+                name=new_name,
                 comment=changes.comment,
                 properties=changes.properties,
                 owner=owner,
@@ -121,6 +128,7 @@ class Catalogs:
         comment: str | None = None,
         properties: dict[str, str] | None = None,
         storage_root: str | None = None,
+        keyed: KeyedRequest | None = None,
     ) -> Schema:
         """The last name of `path` is the new one; what is above it must exist."""
         owner = await self._names.catalog(catalog)
@@ -140,29 +148,49 @@ class Catalogs:
             properties=properties or {},
             storage_root=_root(storage_root),
         )
-        await self._decide(caller, operation)
+        await self._decide(caller, operation, keyed)
         return await self._names.schema(catalog, path)
 
     async def alter_schema(
-        self, caller: Caller, catalog: str, path: Sequence[str], changes: Changes, etag: int | None
+        self,
+        caller: Caller,
+        catalog: str,
+        path: Sequence[str],
+        changes: Changes,
+        etag: int | None,
+        keyed: KeyedRequest | None = None,
     ) -> Schema:
         schema, chain = await self._schema(caller, catalog, path, Action.ALTER)
         owner = await self._new_owner(caller, chain, changes)
+        new_name = _other_name(changes.name, schema.name)
+        if not isinstance(new_name, msgspec.UnsetType):
+            # It takes a name in its place, as a new schema there would.
+            await self._access.require(caller, Action.CREATE_SCHEMA, chain[1:])
+            path = (*path[:-1], new_name)
         await self._decide(
             caller,
             ledger.AlterSchema(
                 id=schema.id,
                 expect_etag=etag,
+                name=new_name,
                 comment=changes.comment,
                 properties=changes.properties,
                 owner=owner,
             ),
+            keyed,
         )
         return await self._names.schema(catalog, path)
 
-    async def drop_schema(self, caller: Caller, catalog: str, path: Sequence[str], etag: int | None) -> None:
+    async def drop_schema(
+        self,
+        caller: Caller,
+        catalog: str,
+        path: Sequence[str],
+        etag: int | None,
+        keyed: KeyedRequest | None = None,
+    ) -> None:
         schema, _ = await self._schema(caller, catalog, path, Action.DROP)
-        await self._decide(caller, ledger.DropSchema(id=schema.id, expect_etag=etag))
+        await self._decide(caller, ledger.DropSchema(id=schema.id, expect_etag=etag), keyed)
 
     async def _catalog(self, caller: Caller, name: str, action: Action) -> tuple[Catalog, Chain]:
         catalog = await self._names.catalog(name)
@@ -186,10 +214,18 @@ class Catalogs:
     async def _new_owner(self, caller: Caller, chain: Chain, changes: Changes) -> str | msgspec.UnsetType:
         return await new_owner(self._store, self._access, caller, chain, changes.owner)
 
-    async def _decide(self, caller: Caller, operation: Operation) -> None:
+    async def _decide(self, caller: Caller, operation: Operation, keyed: KeyedRequest | None = None) -> None:
+        principal = caller.principal
         await self._store.decide(
-            Transaction(caller.principal.id, self._clock.now_ms(), (operation,), epoch=caller.principal.epoch)
+            Transaction(principal.id, self._clock.now_ms(), (operation,), keyed, epoch=principal.epoch)
         )
+
+
+def _other_name(name: str | msgspec.UnsetType, current: str) -> str | msgspec.UnsetType:
+    """The name that is to be taken, unless it is the one that is there."""
+    if isinstance(name, msgspec.UnsetType) or name == current:
+        return msgspec.UNSET
+    return check_name(name, "name")
 
 
 async def new_owner(

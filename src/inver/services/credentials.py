@@ -1,7 +1,8 @@
 """Keys to storage: who gets which, and for what.
 
 Reading a table's files takes the right to read the table, writing them the right to commit to it
-besides. A path that is no table's is for who may make external tables. The order is always the
+besides. A path that is no table's is for who may read, or read and write files there, or make an
+external table of them. The order is always the
 same: find out what it is, allow it, check it against the roots that are configured now, and only
 then make a key.
 """
@@ -28,6 +29,14 @@ class PathUse(StrEnum):
     READ = "READ"
     READ_WRITE = "READ_WRITE"
     CREATE_TABLE = "CREATE_TABLE"
+
+
+_FOR_PATHS = {
+    PathUse.READ: (Action.READ_FILES,),
+    PathUse.READ_WRITE: (Action.READ_FILES, Action.WRITE_FILES),
+    PathUse.CREATE_TABLE: (Action.CREATE_EXTERNAL_TABLE,),
+}
+"""What it takes to get keys to a path that is no table's."""
 
 
 class Vended(msgspec.Struct, frozen=True):
@@ -58,6 +67,19 @@ class Credentials:
         await self._require(caller, table, access, ref.shown())
         return await self._vend(_checked(self._placement, table), access)
 
+    async def by_right(self, caller: Caller, table: Table) -> Vended | None:
+        """For writing who may commit, for reading who may read, and nothing for others."""
+        chain = await self._access.table_chain(caller, table)
+        if not await self._access.permits(caller, Action.READ, chain):
+            return None
+        writes = await self._access.permits(caller, Action.COMMIT, chain)
+        access = StorageAccess.READ_WRITE if writes else StorageAccess.READ
+        return await self._vend(_checked(self._placement, table), access)
+
+    async def for_new(self, location: Location) -> Vended:
+        """For a place that was chosen or checked for a table that is about to be written."""
+        return await self._vend(location, StorageAccess.READ_WRITE)
+
     async def for_staged(self, caller: Caller, table_id: str) -> Vended:
         """Always for writing: version 0 is still to be written."""
         table = await self._staged(table_id)
@@ -73,12 +95,14 @@ class Credentials:
             if table is not None:
                 await self._require_inside(caller, table, access)
             else:
-                await self._access.require(caller, Action.CREATE_EXTERNAL_TABLE, METASTORE_CHAIN)
+                for action in _FOR_PATHS[use]:
+                    await self._access.require(caller, action, METASTORE_CHAIN)
         except (Forbidden, NotFound):
             # The same words for every path, so that nobody learns where others keep their tables.
             raise Forbidden(
                 f"{caller.principal.name} may not have keys to this path",
-                fix="needed: SELECT and MODIFY on the table there, or CREATE EXTERNAL TABLE on metastore",
+                fix="needed: SELECT and MODIFY on the table there, or on metastore READ FILES and "
+                "WRITE FILES, or CREATE EXTERNAL TABLE to create one",
             ) from None
         if table is not None:
             if use is PathUse.CREATE_TABLE and table.state is not State.STAGED:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from hashlib import sha256
+from typing import TypeVar
 
 import msgspec
 
@@ -30,6 +31,7 @@ from inver.services.context import Caller
 from inver.services.refusals import freeze, thaw
 
 _results = msgspec.json.Decoder(tuple[Result, ...]).decode
+T = TypeVar("T")
 
 
 class Once:
@@ -43,9 +45,12 @@ class Once:
         caller: Caller,
         scope: str,
         request: bytes,
-        use_case: Callable[[KeyedRequest | None], Awaitable[Receipt]],
-    ) -> Receipt:
-        """`request` is the canonical form of what is asked: operation, target and parsed payload."""
+        use_case: Callable[[KeyedRequest | None], Awaitable[T]],
+    ) -> T | Receipt:
+        """`request` is the canonical form of what is asked: operation, target and parsed payload.
+
+        What was decided before is answered by its receipt.
+        """
         if caller.key is None:
             return await use_case(None)
         key = parse_key(caller.key)
@@ -65,8 +70,8 @@ class Once:
             done.set_result(None)
 
     async def _first(
-        self, keyed: KeyedRequest, use_case: Callable[[KeyedRequest | None], Awaitable[Receipt]]
-    ) -> Receipt:
+        self, keyed: KeyedRequest, use_case: Callable[[KeyedRequest | None], Awaitable[T]]
+    ) -> T | Receipt:
         try:
             return await use_case(keyed)
         except KeyTaken:

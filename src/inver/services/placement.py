@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from inver.domain.locations import Location
 from inver.domain.securables import Catalog, Schema
 from inver.domain.tables import TableKind
+from inver.domain.uuids import is_uuid
 from inver.errors import Invalid
 
 
@@ -28,11 +29,31 @@ class Placement:
                     field="location",
                     fix="leave location out, or make the table EXTERNAL",
                 )
-            root = schema.storage_root or catalog.storage_root
-            return (Location.parse(root) if root else self._warehouse).join(table_id)
+            return self.managed(table_id, catalog, schema)
         if asked is None:
             raise Invalid("an external table needs a location", field="location")
         return self.external(asked)
+
+    def managed(self, table_id: str, catalog: Catalog, schema: Schema) -> Location:
+        root = schema.storage_root or catalog.storage_root
+        return (Location.parse(root) if root else self._warehouse).join(table_id)
+
+    def chosen(self, asked: str, catalog: Catalog, schema: Schema, field: str = "location") -> Location:
+        """A place that a client picks: below its schema's or catalog's own root, or as for external tables.
+
+        Folders named by ids are the server's, also when nothing claims them at the moment.
+        """
+        location = Location.parse(asked, field=field)
+        own = [Location.parse(root) for root in (schema.storage_root, catalog.storage_root) if root]
+        inside = [root for root in own if root.contains(location) and root != location]
+        for root in (*inside, self._warehouse):
+            if root.contains(location) and is_uuid(root.relative(location).partition("/")[0]):
+                raise Invalid(
+                    f"{location.canonical} is for a table whose location the server chooses",
+                    field=field,
+                    fix="leave location out, or choose another folder",
+                )
+        return location if inside else self.external(asked, field)
 
     def external(self, asked: str, field: str = "location") -> Location:
         location = Location.parse(asked, field=field)

@@ -28,6 +28,14 @@ class Purging:
             return
         await self._remove(table)
 
+    async def forget(self, item: WorkItem) -> None:
+        """A dropped table that cannot come back any more, and whose files were never to be removed."""
+        table = await self._store.table_by_id(item.subject)
+        if table is None or table.state is not State.DROPPED or table.dropped_at is None:
+            return
+        if table.dropped_at <= item.created_at:
+            await self._purge_row(table)
+
     async def unstage(self, item: WorkItem) -> None:
         """A staged table that nobody finished in time."""
         table = await self._store.table_by_id(item.subject)
@@ -40,9 +48,16 @@ class Purging:
         Should this be interrupted, the item of work comes back and finds a purged table with files.
         """
         if table.state is not State.PURGED:
-            purge = ledger.PurgeTable(table_id=table.id, expect_etag=table.etag)
-            await self._store.decide(ledger.Transaction(SYSTEM.id, self._clock.now_ms(), (purge,)))
+            await self._purge_row(table)
+        place = Location.parse(table.location)
+        if await self._store.tables_below(*place.scan_range(), 1):
+            # Its files were registered as another table since.
+            return
         if table.kind is TableKind.MANAGED or (table.kind is TableKind.VIEW and table.id in table.location):
-            objects = self._open(Location.parse(table.location))
+            objects = self._open(place)
             async for found in objects.list():
                 await objects.delete(found.path)
+
+    async def _purge_row(self, table: Table) -> None:
+        purge = ledger.PurgeTable(table_id=table.id, expect_etag=table.etag)
+        await self._store.decide(ledger.Transaction(SYSTEM.id, self._clock.now_ms(), (purge,)))

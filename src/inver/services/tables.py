@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from inver.domain.grants import Action, Chain, Node, Standing, allowed, shows_all_inside, visible
 from inver.domain.ledger import MAIN, Receipt
 from inver.domain.securables import SecurableKind
-from inver.domain.tables import Table, TableDetails
-from inver.ports import Commit, Report, Store
+from inver.domain.tables import Format, Table, TableDetails
+from inver.ports import Commit, NamedTable, Report, Store
 from inver.services.access import Access, missing
 from inver.services.catalogs import MAX_PAGE, Catalogs
 from inver.services.context import Caller
@@ -70,6 +70,31 @@ class Tables:
         if shows_all_inside(standing, chain, SecurableKind.TABLE):
             return await self._store.tables(schema.id, after, min(limit, MAX_PAGE + 1), views)
         return await self._seen_one_by_one(standing, chain, after, limit, views)
+
+    async def names(
+        self,
+        caller: Caller,
+        catalog: str,
+        path: Sequence[str],
+        after: str,
+        limit: int,
+        format: Format,
+        views: bool = False,
+    ) -> list[NamedTable]:
+        """What the store lists for this format, as far as the caller may see it, without gaps."""
+        schema = await self._catalogs.schema(caller, catalog, path)
+        standing = await self._access.standing(caller)
+        chain = await self._access.schema_chain(caller, schema.id)
+        if shows_all_inside(standing, chain, SecurableKind.TABLE):
+            return await self._store.table_names(schema.id, after, limit, format, views)
+        found: list[NamedTable] = []
+        while len(found) < limit:
+            page = await self._seen_one_by_one(standing, chain, after, MAX_PAGE, views)
+            found += [NamedTable(each.name, each.format, each.head) for each in page if each.head is not None]
+            if len(page) < MAX_PAGE:
+                break
+            after = page[-1].name
+        return found[:limit]
 
     async def _seen_one_by_one(
         self, standing: Standing, above: Chain, after: str, limit: int, views: bool

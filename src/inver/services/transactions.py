@@ -1,111 +1,41 @@
 """Transactions: what callers ask for, turned into operations of the ledger and decided as one.
 
-Callers name tables; the ledger knows ids. Names are resolved before the decision, and a name that
-an earlier operation of the same transaction made is found too.
+Each format brings its own requests: what must be written before the decision, and what follows it.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Awaitable, Sequence
-from typing import TypeAlias
+from operator import itemgetter
+from typing import Any
 
 import msgspec
 
 from inver.clock import Clock
 from inver.domain import ledger
 from inver.domain.events import Event
-from inver.domain.grants import Action, Chain, Node
+from inver.domain.grants import Action
 from inver.domain.idempotency import KeyedRequest
-from inver.domain.ledger import MAX_OPERATIONS, Operation, Receipt, Transaction, Work
-from inver.domain.names import check_name, dotted, path_key
-from inver.domain.securables import Schema, SecurableKind
-from inver.domain.tables import INITIAL, NAMED, Format, State, TableKind
-from inver.errors import Invalid, NotFound
-from inver.ids import new_id
-from inver.ports import Store
-from inver.services.access import METASTORE_CHAIN, Access, missing
-from inver.services.catalogs import new_owner
+from inver.domain.ledger import MAX_OPERATIONS, Reason, Receipt, Transaction
+from inver.domain.tables import Format
+from inver.errors import Conflict, Invalid, NotFound, Refused, Unavailable
+from inver.ports import KeyTaken, Store
+from inver.services.access import METASTORE_CHAIN, Access
 from inver.services.context import Caller
-from inver.services.names import Names, TableRef, split_name
+from inver.services.intents import Intent
+from inver.services.names import Names
 from inver.services.once import Once
 from inver.services.placement import Placement
+from inver.services.planning import Plan
+from inver.services.portions import Native, Portion, Preparing
+
+log = logging.getLogger("inver.transactions")
 
 SCOPE = "transactions"
-PURGE = "table.purge"
-_ANY = frozenset(State)
-
-
-class Commit(msgspec.Struct, frozen=True, kw_only=True):
-    """A new version of a table that is given by name; one that is given by id is an `Append` as it is."""
-
-    table: TableRef
-    version: int
-    token: str
-    branch: str = ledger.MAIN
-    operation: str = "commit"
-    payload: bytes = b"{}"
-    counts: bytes | None = None
-
-
-class CreateTable(msgspec.Struct, frozen=True, kw_only=True):
-    name: tuple[str, ...]
-    format: Format
-    kind: TableKind = TableKind.MANAGED
-    state: State = State.LIVE
-    location: str | None = None
-    version: int = 0
-    comment: str | None = None
-    properties: dict[str, str] = {}
-    columns: bytes = b"[]"
-
-
-class CreateBranch(msgspec.Struct, frozen=True, kw_only=True):
-    table: TableRef
-    branch: str
-    version: int
-
-
-class RenameTable(msgspec.Struct, frozen=True, kw_only=True):
-    table: TableRef
-    to: tuple[str, ...]
-
-
-class AlterTable(msgspec.Struct, frozen=True, kw_only=True):
-    table: TableRef
-    expect_etag: int | None = None
-    comment: str | None | msgspec.UnsetType = msgspec.UNSET
-    properties: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
-    columns: bytes | msgspec.UnsetType = msgspec.UNSET
-    owner: str | msgspec.UnsetType = msgspec.UNSET
-
-
-class DropTable(msgspec.Struct, frozen=True, kw_only=True):
-    table: TableRef
-    expect_etag: int | None = None
-
-
-class UndropTable(msgspec.Struct, frozen=True, kw_only=True):
-    table_id: str
-    to: tuple[str, ...] | None = None
-
-
-class MoveCursor(msgspec.Struct, frozen=True, kw_only=True):
-    cursor: str
-    expect: str | None
-    value: str | None
-
-
-Intent: TypeAlias = (
-    ledger.Append
-    | Commit
-    | CreateTable
-    | CreateBranch
-    | RenameTable
-    | AlterTable
-    | DropTable
-    | UndropTable
-    | MoveCursor
-)
+ATTEMPTS = 8
+WAIT_S = 0.01
 
 
 class Transactions:
@@ -126,6 +56,11 @@ class Transactions:
         self._placement = placement
         self._once = once
         self._hold_ms = hold_ms
+        self._formats: dict[Format, Preparing] = {}
+
+    def bring(self, table_format: Format, prepare: Preparing) -> None:
+        """From now on, requests in the words of this format can be part of a transaction."""
+        self._formats[table_format] = prepare
 
     def decide(self, caller: Caller, intents: Sequence[Intent], numbered: bool = False) -> Awaitable[Receipt]:
         """All or none. Commits of tables given by id need no look-up and go straight to the ledger.
@@ -176,204 +111,111 @@ class Transactions:
     async def _resolve_and_decide(
         self, caller: Caller, intents: Sequence[Intent], numbered: bool, keyed: KeyedRequest | None
     ) -> Receipt:
-        now = self._clock.now_ms()
-        plan = _Plan(caller, self._store, self._names, self._access, self._placement, now + self._hold_ms)
-        for index, intent in enumerate(intents):
+        for left in reversed(range(ATTEMPTS)):
             try:
-                await plan.add(intent)
-            except Invalid as error:
-                if not numbered:
+                return await self._attempt(caller, intents, numbered, keyed)
+            except Conflict as lost:
+                if not left or not _may_be_made_again(lost, intents):
                     raise
-                place = f"operations[{index}]" + (f".{error.field}" if error.field else "")
-                raise Invalid(error.message, field=place, fix=error.fix) from None
-        return await self._store.decide(
-            Transaction(
-                caller.principal.id,
-                now,
-                tuple(plan.operations),
-                keyed,
-                tuple(plan.work),
-                caller.principal.epoch,
-            )
-        )
+                await asyncio.sleep(WAIT_S * (ATTEMPTS - left))
+        raise AssertionError("the last attempt returns or raises")
 
+    async def _attempt(
+        self, caller: Caller, intents: Sequence[Intent], numbered: bool, keyed: KeyedRequest | None
+    ) -> Receipt:
+        now = self._clock.now_ms()
+        plan = Plan(caller, self._store, self._names, self._access, self._placement, now + self._hold_ms)
+        natives: dict[Format, list[tuple[int, Any]]] = {}
+        for index, intent in enumerate(intents):
+            if isinstance(intent, Native):
+                natives.setdefault(intent.format, []).append((index, intent.asked))
+                continue
+            try:
+                await plan.add(index, intent)
+            except Invalid as error:
+                raise (_placed(error, index) if numbered else error) from None
+        portions: list[Portion] = []
+        for table_format, asked in natives.items():
+            try:
+                portions.append(await self._formats[table_format](caller, asked))
+            except Invalid as error:
+                raise (error if error.operation is None else _placed(error, error.operation)) from None
+        return await self._decide(caller, now, plan, portions, keyed)
 
-class _Plan:
-    """Operations and follow-up work, while intents are being resolved and allowed."""
-
-    def __init__(
+    async def _decide(
         self,
         caller: Caller,
-        store: Store,
-        names: Names,
-        access: Access,
-        placement: Placement,
-        purge_at: int,
-    ) -> None:
-        self._caller = caller
-        self._store = store
-        self._names = names
-        self._access = access
-        self._placement = placement
-        self._purge_at = purge_at
-        self._made: dict[str, Chain] = {}
-        self.operations: list[Operation] = []
-        self.work: list[Work] = []
-
-    async def add(self, intent: Intent) -> None:
-        match intent:
-            case ledger.Append():
-                await self._table(TableRef(id=intent.table_id), Action.COMMIT)
-                self.operations.append(intent)
-            case Commit():
-                table_id = await self._table(intent.table, Action.COMMIT)
-                self.operations.append(_append(table_id, intent))
-            case CreateTable():
-                await self._create(intent)
-            case CreateBranch():
-                self.operations.append(
-                    ledger.CreateBranch(
-                        table_id=await self._table(intent.table, Action.COMMIT),
-                        branch=check_name(intent.branch, "branch"),
-                        version=intent.version,
-                    )
-                )
-            case RenameTable():
-                await self._rename(intent)
-            case AlterTable():
-                await self._alter(intent)
-            case DropTable():
-                await self._drop(intent)
-            case UndropTable():
-                await self._undrop(intent)
-            case MoveCursor():
-                await self._access.require(self._caller, Action.MOVE_CURSOR, METASTORE_CHAIN)
-                self.operations.append(
-                    ledger.MoveCursor(
-                        name=check_name(intent.cursor, "cursor"), expect=intent.expect, value=intent.value
-                    )
-                )
-
-    async def _create(self, intent: CreateTable) -> None:
-        if intent.state not in INITIAL:
-            raise Invalid(f"a table cannot start as {intent.state}", field="state")
-        schema, above, name = await self._target(intent.name, "name", intent.kind)
-        catalog = await self._names.catalog(intent.name[0])
-        table_id = new_id()
-        location = self._placement.place(intent.kind, table_id, intent.location, catalog, schema)
-        self.operations.append(
-            ledger.CreateTable(
-                id=table_id,
-                schema_id=schema.id,
-                name=name,
-                format=intent.format,
-                kind=intent.kind,
-                state=intent.state,
-                location=location.text,
-                location_key=location.prefix,
-                version=intent.version,
-                comment=intent.comment,
-                properties=intent.properties,
-                columns=intent.columns,
-                column_names=_column_names(intent.columns),
-            )
+        now: int,
+        plan: Plan,
+        portions: Sequence[Portion],
+        keyed: KeyedRequest | None,
+    ) -> Receipt:
+        operations = [*plan.operations, *(each for portion in portions for each in portion.operations)]
+        # In the order in which they were asked for; a sort keeps those of one request together.
+        operations.sort(key=itemgetter(0))
+        owners = tuple(index for index, _ in operations)
+        transaction = Transaction(
+            caller.principal.id,
+            now,
+            tuple(operation for _, operation in operations),
+            keyed,
+            (*plan.work, *(each for portion in portions for each in portion.work)),
+            caller.principal.epoch,
+            owners if portions else (),
         )
-        self._stands(intent.name, table_id, self._caller.principal.id, above)
-
-    async def _alter(self, intent: AlterTable) -> None:
-        chain = await self._chain(intent.table, Action.ALTER_TABLE)
-        columns = intent.columns
-        self.operations.append(
-            ledger.AlterTable(
-                table_id=chain[0].id,
-                expect_etag=intent.expect_etag,
-                comment=intent.comment,
-                properties=intent.properties,
-                columns=columns,
-                column_names=() if isinstance(columns, msgspec.UnsetType) else _column_names(columns),
-                owner=await new_owner(self._store, self._access, self._caller, chain, intent.owner),
-            )
-        )
-
-    async def _rename(self, intent: RenameTable) -> None:
-        """Takes the table from one place and makes it in another, so it needs the right to both."""
-        table = (await self._chain(intent.table, Action.RENAME))[0]
-        schema, above, name = await self._target(intent.to, "to")
-        self.operations.append(ledger.RenameTable(table_id=table.id, schema_id=schema.id, name=name))
-        self._stands(intent.to, table.id, table.owner, above)
-
-    async def _drop(self, intent: DropTable) -> None:
-        table_id = await self._table(intent.table, Action.DROP)
-        self.operations.append(
-            ledger.DropTable(table_id=table_id, purge_at=self._purge_at, expect_etag=intent.expect_etag)
-        )
-        self.work.append(Work(kind=PURGE, subject=table_id, not_before=self._purge_at))
-
-    async def _undrop(self, intent: UndropTable) -> None:
-        table = await self._names.dropped_table(intent.table_id)
-        chain = await self._access.table_chain(self._caller, table)
-        await self._access.require(self._caller, Action.DROP, chain, intent.table_id)
-        schema_id, name = table.schema_id, None
-        if intent.to is not None:
-            schema, above, name = await self._target(intent.to, "to")
-            schema_id = schema.id
-            self._stands(intent.to, table.id, table.owner, above)
-        else:
-            above = await self._access.schema_chain(self._caller, schema_id)
-            if above:
-                await self._access.require(self._caller, Action.CREATE_TABLE, above)
-                self._stands((*above[0].name, table.name), table.id, table.owner, above)
-        self.operations.append(ledger.UndropTable(table_id=table.id, schema_id=schema_id, name=name))
-
-    async def _target(
-        self, full_name: tuple[str, ...], field: str, kind: TableKind = TableKind.MANAGED
-    ) -> tuple[Schema, Chain, str]:
-        """The schema in which a table is to stand, what is above the table there, and its name."""
-        catalog, path, name = split_name(full_name, field)
-        schema = await self._names.schema(catalog, path)
-        chain = await self._access.schema_chain(self._caller, schema.id)
-        shown = dotted([catalog, *path])
-        if not chain:
-            raise missing("schema", shown)
-        await self._access.require(self._caller, Action.CREATE_TABLE, chain, shown)
-        if kind is TableKind.EXTERNAL:
-            await self._access.require(self._caller, Action.CREATE_EXTERNAL_TABLE, chain, shown)
-        return schema, chain, check_name(name, field)
-
-    def _stands(self, name: tuple[str, ...], table_id: str, owner: str, above: Chain) -> None:
-        """From the next operation on, the name means this table, with what it inherits in its place."""
-        self._made[path_key(name)] = (Node(SecurableKind.TABLE, table_id, owner, name), *above)
-
-    async def _table(self, ref: TableRef, action: Action) -> str:
-        return (await self._chain(ref, action))[0].id
-
-    async def _chain(self, ref: TableRef, action: Action) -> Chain:
-        chain = None if ref.name is None else self._made.get(path_key(ref.name))
-        if chain is None:
-            # Whether a commit to a table that is gone has happened before is for the ledger to say.
-            states = _ANY if action is Action.COMMIT and ref.id is not None else NAMED
-            chain = await self._access.table_chain(self._caller, await self._names.table(ref, states))
-        await self._access.require(self._caller, action, chain, ref.shown())
-        return chain
-
-
-def _append(table_id: str, commit: Commit) -> ledger.Append:
-    return ledger.Append(
-        table_id=table_id,
-        version=commit.version,
-        token=commit.token,
-        branch=commit.branch,
-        operation=commit.operation,
-        payload=commit.payload,
-        counts=commit.counts,
-    )
+        try:
+            for portion in portions:
+                await portion.write()
+            receipt = await self._store.decide(transaction)
+        except (Refused, Unavailable, KeyTaken) as error:
+            # Certainly not applied. After anything else, what was written may be needed.
+            for portion in portions:
+                await portion.discard()
+            if portions and isinstance(error, Refused):
+                raise _of_request(error, owners) from None
+            raise
+        for portion in portions:
+            try:
+                await portion.finish()
+            except Exception:
+                log.exception("what follows transaction %s is left for later", receipt.transaction)
+        return receipt
 
 
 def _canonical(intents: Sequence[Intent]) -> bytes:
     """The parsed request, the same for the same meaning whatever its spelling in bytes."""
-    return msgspec.json.encode([(type(intent).__name__, intent) for intent in intents], order="sorted")
+    return msgspec.json.encode(
+        [
+            (intent.format, msgspec.json.decode(intent.body))
+            if isinstance(intent, Native)
+            else (type(intent).__name__, intent)
+            for intent in intents
+        ],
+        order="sorted",
+    )
 
 
-def _column_names(columns: bytes) -> tuple[str, ...]:
-    """Top-level names only: what a person would search for."""
-    return tuple(str(column["name"]) for column in msgspec.json.decode(columns) if "name" in column)
+def _placed(error: Invalid, index: int) -> Invalid:
+    place = f"operations[{index}]" + (f".{error.field}" if error.field else "")
+    return Invalid(error.message, field=place, fix=error.fix)
+
+
+def _of_request(error: Refused, owners: Sequence[int]) -> Refused:
+    """The refusal of an operation as that of the request that it belongs to."""
+    if error.operation is not None:
+        error.operation = owners[error.operation]
+    if isinstance(error, Conflict):
+        error.conflicts = tuple(
+            msgspec.structs.replace(detail, operation=owners[detail.operation]) for detail in error.conflicts
+        )
+    return error
+
+
+def _may_be_made_again(lost: Conflict, intents: Sequence[Intent]) -> bool:
+    """Whether all that was lost are versions of tables whose commits say what they require."""
+    return bool(lost.conflicts) and all(
+        detail.reason in (Reason.VERSION_TAKEN, Reason.VERSION_GAP)
+        and isinstance(intent := intents[detail.operation], Native)
+        and intent.format is Format.ICEBERG
+        for detail in lost.conflicts
+    )

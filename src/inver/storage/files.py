@@ -14,6 +14,8 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Opening a pipe that lies in the folder must not wait for its writer.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_PIECES = 1_000
+# The kernel takes so many buffers at once.
 _TEMP_PREFIX, _TEMP_SUFFIX = ".inver-", ".tmp"
 
 
@@ -76,14 +78,25 @@ def read_at(file: int, start: int, length: int | None) -> bytes:
     return b"".join(parts)
 
 
-def write_file(folder: int, path: Sequence[str], data: bytes, *, replace: bool) -> bool:
+def write_file(
+    folder: int,
+    path: Sequence[str],
+    data: bytes | Sequence[bytes],
+    *,
+    replace: bool,
+    durable: bool = True,
+    whole: bool = False,
+) -> bool:
     """Give synced bytes the name `path[-1]`; False if it is taken and may not be replaced."""
+    if not (replace or durable or whole):
+        return _write_new(folder, path, data)
     temporary = f"{_TEMP_PREFIX}{os.urandom(12).hex()}{_TEMP_SUFFIX}"
     file = os.open(temporary, _CREATE, 0o666, dir_fd=folder)
     try:
         try:
             _write_all(file, data)
-            os.fsync(file)
+            if durable:
+                os.fsync(file)
         finally:
             os.close(file)
         # A link never replaces, so of all writers at once exactly one succeeds.
@@ -99,6 +112,8 @@ def write_file(folder: int, path: Sequence[str], data: bytes, *, replace: bool) 
     finally:
         with suppress(FileNotFoundError):
             os.unlink(temporary, dir_fd=folder)
+    if not durable:
+        return True
     try:
         os.fsync(folder)
     except OSError as error:
@@ -106,7 +121,32 @@ def write_file(folder: int, path: Sequence[str], data: bytes, *, replace: bool) 
     return True
 
 
-def _write_all(file: int, data: bytes) -> None:
+def _write_new(folder: int, path: Sequence[str], data: bytes | Sequence[bytes]) -> bool:
+    """In place and unsynced, for names that nobody else knows yet."""
+    try:
+        file = os.open(path[-1], _CREATE, 0o666, dir_fd=folder)
+    except FileExistsError:
+        if file_status(folder, path) is None:
+            _say_folder(path)
+        return False
+    try:
+        _write_all(file, data)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(path[-1], dir_fd=folder)
+        raise
+    finally:
+        os.close(file)
+    return True
+
+
+def _write_all(file: int, data: bytes | Sequence[bytes]) -> None:
+    if not isinstance(data, bytes):
+        if len(data) <= _PIECES and os.writev(file, data) == sum(map(len, data)):
+            return
+        os.ftruncate(file, 0)
+        os.lseek(file, 0, os.SEEK_SET)
+        data = b"".join(data)
     view = memoryview(data)
     while view:
         view = view[os.write(file, view) :]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import re
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -20,13 +21,19 @@ from inver.domain.locations import Location
 from inver.errors import Invalid, InverError, NotFound, Unavailable, Unsupported
 from inver.ports import ObjectInfo
 from inver.storage import files, reading
-from inver.storage.beneath import open_beneath
+from inver.storage.beneath import open_beneath, read_cached
 from inver.storage.paths import check_expiry, check_range, split_path, split_prefix
 from inver.storage.signing import UrlSigner
 
 T = TypeVar("T")
 
+# Segments of plain letters that do not begin with a dot: neither one that leads up, nor a temporary file.
+_USUAL_PATH = re.compile(r"(?:[A-Za-z0-9_-][A-Za-z0-9_.-]*/)*[A-Za-z0-9_-][A-Za-z0-9_.-]*").fullmatch
 _LIST_CHUNK = 500
+# What is written to memory in less time than it takes to hand it to a thread.
+_AT_ONCE = 64 * 1024
+_LOOK = 32
+"""So many files are compared without a thread."""
 _MAX_KNOWN_FOLDERS = 10_000
 # A folder may be removed, because it became empty, between finding it and writing into it.
 _ATTEMPTS = 20
@@ -45,6 +52,7 @@ class LocalStore:
         self._base = trusted.local_path
         self._inner = tuple(below.split("/")) if below else ()
         self._signer = signer
+        self._prefix = os.fsencode(root.local_path.rstrip("/") + "/")
         # Folders whose entry in their parent is known to be on disk, with their inode.
         self._synced: dict[tuple[str, ...], int] = {}
 
@@ -55,8 +63,40 @@ class LocalStore:
     async def put(self, path: str, data: bytes) -> None:
         await _in_thread(path, self._write, _split(path), data, True)
 
-    async def put_if_absent(self, path: str, data: bytes) -> bool:
-        return await _in_thread(path, self._write, _split(path), data, False)
+    async def put_if_absent(
+        self, path: str, data: bytes | Sequence[bytes], durable: bool = True, whole: bool = False
+    ) -> bool:
+        return await _in_thread(path, self._write, _split(path), data, False, durable, whole)
+
+    def put_at_once(self, path: str, data: bytes) -> bool | None:
+        if len(data) > _AT_ONCE:
+            return None
+        try:
+            return self._write(_split(path), data, False, durable=False, whole=True)
+        except OSError:
+            return None
+
+    def link_at_once(self, path: str, other: str) -> bool | None:
+        source, target = _split(path), _split(other)
+        if source[:-1] != target[:-1]:
+            return None
+        try:
+            with self._folder(source[:-1]) as folder:
+                # A name that is itself a link would lead elsewhere.
+                os.link(source[-1], target[-1], src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+        except FileExistsError:
+            return False
+        except OSError:
+            return None
+        return True
+
+    async def sync(self, path: str) -> None:
+        await _in_thread(path, self._sync, _split(path))
+
+    def get_at_once(self, path: str) -> bytes | None:
+        if _USUAL_PATH(path) is None:
+            _split(path)
+        return read_cached(self._prefix + os.fsencode(path))
 
     async def get(self, path: str) -> bytes:
         read = partial(self._read, _split(path), 0, None)
@@ -78,43 +118,94 @@ class LocalStore:
             for info in chunk:
                 yield info
 
-    async def delete(self, path: str) -> bool:
-        return await _in_thread(path, self._delete, _split(path))
+    async def copy_if_absent(self, pairs: Sequence[tuple[str | bytes, str]]) -> int:
+        done = 0
+        while done < min(len(pairs), _LOOK) and self.get_at_once(pairs[done][1]) == pairs[done][0]:
+            done += 1
+        if done == len(pairs):
+            return done
+        split = [
+            (source if isinstance(source, bytes) else _split(source), _split(target))
+            for source, target in pairs[done:]
+        ]
+        return done + await _in_thread(pairs[done][1], self._copy_all, split)
+
+    async def delete(self, path: str, durable: bool = True) -> bool:
+        return await _in_thread(path, self._delete, _split(path), durable)
 
     async def signed_url(self, path: str, expires_in_s: int) -> str:
-        _split(path)
+        return self.signed_urls([path], expires_in_s)[0]
+
+    def signed_urls(self, paths: Sequence[str], expires_in_s: int) -> Sequence[str]:
+        for path in paths:
+            _split(path)
         check_expiry(expires_in_s)
         if self._signer is None:
             raise Unsupported(
                 f"objects in {self._root} cannot be shared by URL",
                 fix="set the server's public URL and its signing key",
             )
-        absolute = f"{self._root.local_path.rstrip('/')}/{path}"
-        return self._signer.sign(absolute, self._signer.now_s() + expires_in_s)
+        root, until = self._root.local_path.rstrip("/"), self._signer.now_s() + expires_in_s
+        return [self._signer.sign(f"{root}/{path}", until) for path in paths]
 
-    def _write(self, segments: Sequence[str], data: bytes, replace: bool) -> bool:
+    def _write(
+        self,
+        segments: Sequence[str],
+        data: bytes | Sequence[bytes],
+        replace: bool,
+        durable: bool = True,
+        whole: bool = False,
+    ) -> bool:
         for _ in range(_ATTEMPTS):
             with suppress(FileNotFoundError), self._folder(segments[:-1], create=True) as folder:
-                return files.write_file(folder, segments, data, replace=replace)
+                return files.write_file(folder, segments, data, replace=replace, durable=durable, whole=whole)
         raise Unavailable(f"the folder of {'/'.join(segments)!r} is removed as often as it is made")
 
+    def _sync(self, segments: Sequence[str]) -> None:
+        with self._folder(segments[:-1]) as folder:
+            file = files.open_file(folder, segments)
+            try:
+                os.fsync(file)
+            finally:
+                os.close(file)
+            os.fsync(folder)
+
+    def _copy_all(self, pairs: Sequence[tuple[Sequence[str] | bytes, Sequence[str]]]) -> int:
+        trusted = files.open_trusted(self._base, create=True)
+        try:
+            for done, (source, target) in enumerate(pairs):
+                if not self._copy(trusted, source, target):
+                    return done
+        finally:
+            os.close(trusted)
+        return len(pairs)
+
+    def _copy(self, trusted: int, source: Sequence[str] | bytes, target: Sequence[str]) -> bool:
+        try:
+            data = source if isinstance(source, bytes) else self._read_beneath(trusted, source, 0, None)
+        except (FileNotFoundError, NotADirectoryError):
+            return self._head(target) is not None
+        try:
+            return self._read_beneath(trusted, target, 0, None) == data
+        except (FileNotFoundError, NotADirectoryError):
+            return self._write(target, data, False) or self._read(target, 0, None) == data
+
     def _read(self, segments: Sequence[str], start: int, length: int | None) -> bytes:
-        file = self._open(segments)
+        trusted = files.open_trusted(self._base, create=False)
+        try:
+            return self._read_beneath(trusted, segments, start, length)
+        finally:
+            os.close(trusted)
+
+    def _read_beneath(self, trusted: int, segments: Sequence[str], start: int, length: int | None) -> bytes:
+        file = open_beneath(trusted, "/".join((*self._inner, *segments)))
+        if file is None:
+            with self._folder(segments[:-1]) as folder:
+                file = files.open_file(folder, segments)
         try:
             return files.read_at(file, start, length)
         finally:
             os.close(file)
-
-    def _open(self, segments: Sequence[str]) -> int:
-        trusted = files.open_trusted(self._base, create=False)
-        try:
-            file = open_beneath(trusted, "/".join((*self._inner, *segments)))
-        finally:
-            os.close(trusted)
-        if file is not None:
-            return file
-        with self._folder(segments[:-1]) as folder:
-            return files.open_file(folder, segments)
 
     def _head(self, segments: Sequence[str]) -> ObjectInfo | None:
         with suppress(FileNotFoundError, NotADirectoryError), self._folder(segments[:-1]) as folder:
@@ -122,13 +213,14 @@ class LocalStore:
             return _info("/".join(segments), status) if status else None
         return None
 
-    def _delete(self, segments: Sequence[str]) -> bool:
+    def _delete(self, segments: Sequence[str], durable: bool) -> bool:
         with suppress(FileNotFoundError, NotADirectoryError), self._folder(segments[:-1]) as folder:
             if files.file_status(folder, segments) is None:
                 return False
             os.unlink(segments[-1], dir_fd=folder)
-            os.fsync(folder)
-            self._prune(segments[:-1])
+            if durable:
+                os.fsync(folder)
+                self._prune(segments[:-1])
             return True
         return False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
@@ -50,7 +50,14 @@ class RemoteStore:
                 if not isinstance(error.__cause__, AlreadyExistsError) or attempt == _ATTEMPTS - 1:
                     raise
 
-    async def put_if_absent(self, path: str, data: bytes) -> bool:
+    async def sync(self, path: str) -> None:
+        """What an object store has answered for is durable."""
+        if await self.head(path) is None:
+            raise NotFound(f"there is no object {path!r}", kind="object")
+
+    async def put_if_absent(
+        self, path: str, data: bytes | Sequence[bytes], durable: bool = True, whole: bool = False
+    ) -> bool:
         """OutcomeUnknown if a write went unanswered and something is, or may come to be, there."""
         import obstore
         from obstore.exceptions import (
@@ -61,6 +68,7 @@ class RemoteStore:
         )
 
         split_path(path)
+        data = data if isinstance(data, bytes) else b"".join(data)
         unanswered: BaseError | None = None
         for attempt in range(_ATTEMPTS):
             await asyncio.sleep(0.1 * attempt)
@@ -81,6 +89,15 @@ class RemoteStore:
         if unanswered is None:
             raise Unavailable(f"writers of {path!r} keep getting into each other's way")
         raise OutcomeUnknown(f"the object store did not say whether {path!r} was written") from unanswered
+
+    def get_at_once(self, path: str) -> bytes | None:
+        return None
+
+    def put_at_once(self, path: str, data: bytes) -> bool | None:
+        return None
+
+    def link_at_once(self, path: str, other: str) -> bool | None:
+        return None
 
     async def get(self, path: str) -> bytes:
         import obstore
@@ -133,7 +150,20 @@ class RemoteStore:
         except BaseError as error:
             raise _unavailable(prefix, error) from error
 
-    async def delete(self, path: str) -> bool:
+    async def copy_if_absent(self, pairs: Sequence[tuple[str | bytes, str]]) -> int:
+        for done, (source, target) in enumerate(pairs):
+            if not await self._copy(source, target):
+                return done
+        return len(pairs)
+
+    async def _copy(self, source: str | bytes, target: str) -> bool:
+        try:
+            data = source if isinstance(source, bytes) else await self.get(source)
+        except NotFound:
+            return await self.head(target) is not None
+        return await self.put_if_absent(target, data) or await self.get(target) == data
+
+    async def delete(self, path: str, durable: bool = True) -> bool:
         import obstore
 
         # S3 does not say whether there was anything to delete.
@@ -152,6 +182,18 @@ class RemoteStore:
         check_expiry(expires_in_s)
         signing = obstore.sign_async(self._client, "GET", path, timedelta(seconds=expires_in_s))
         return await _answer(path, signing)
+
+    def signed_urls(self, paths: Sequence[str], expires_in_s: int) -> Sequence[str]:
+        import obstore
+        from obstore.exceptions import BaseError
+
+        for path in paths:
+            split_path(path)
+        check_expiry(expires_in_s)
+        try:
+            return obstore.sign(self._client, "GET", paths, timedelta(seconds=expires_in_s))
+        except BaseError as error:
+            raise _unavailable(str(self._root), error) from error
 
 
 async def _answer(path: str, request: Awaitable[T]) -> T:

@@ -13,19 +13,21 @@ from inver.domain.idempotency import KeyedRequest, KeyRecord
 from inver.domain.ledger import Receipt, Transaction
 from inver.domain.names import name_key, path_key
 from inver.domain.securables import Catalog, Schema
-from inver.domain.tables import Table, TableDetails
-from inver.ports import Commit, Finding, Pieces, WorkItem
+from inver.domain.tables import Format, Table, TableDetails
+from inver.ports import Commit, Finding, NamedTable, Pieces, WorkItem
 from inver.stores import invariants, queue, reads
 from inver.stores.delta import DeltaReads
 from inver.stores.identity import IdentityReads
 from inver.stores.journal import INSERT_KEY
+from inver.stores.lance import LanceReads
 from inver.stores.parts import read_pieces
+from inver.stores.shared import SharingReads
 from inver.stores.sql import Steps, UniqueViolation
 
 T = TypeVar("T")
 
 
-class SqlStore(IdentityReads, DeltaReads):
+class SqlStore(IdentityReads, DeltaReads, LanceReads, SharingReads):
     @abstractmethod
     def decide(self, transaction: Transaction) -> Awaitable[Receipt]: ...
 
@@ -79,6 +81,11 @@ class SqlStore(IdentityReads, DeltaReads):
 
     async def tables(self, schema_id: str, after: str, limit: int, views: bool = False) -> list[Table]:
         return await self.read(reads.tables_after(schema_id, name_key(after), limit, views))
+
+    async def table_names(
+        self, schema_id: str, after: str, limit: int, format: Format, views: bool = False
+    ) -> list[NamedTable]:
+        return await self.read(reads.table_names(schema_id, name_key(after), limit, format, views))
 
     async def dropped_tables(self, schema_id: str, limit: int) -> list[Table]:
         return await self.read(reads.dropped_tables(schema_id, limit))

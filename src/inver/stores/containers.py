@@ -49,17 +49,18 @@ def alter_catalog(context: Context, op: ledger.AlterCatalog) -> Steps[Outcome]:
     row = yield from _lock_catalog(op.id)
     require_etag(context, op.id, op.expect_etag, row[1])
     sets: dict[str, Any] = {}
+    collect(sets, op, ("name", "comment", "owner"))
+    changed = sorted(sets)
     if op.name is not msgspec.UNSET:
-        sets["name"] = op.name
         sets["name_key"] = name_key(op.name)
-    collect(sets, op, ("comment", "owner"))
-    if "owner" in sets:
+    if not sets.keys().isdisjoint(("name", "owner")):
+        # What is known of who may do what knows everything by its owner and its full name.
         yield BUMP_EPOCH, ()
     try:
         yield from update_row("catalogs", op.id, sets, context)
     except UniqueViolation:
         raise AlreadyExists(f"catalog {op.name!r} already exists", kind="catalog") from None
-    return Change(Result(op.id), {"changed": sorted(sets)})
+    return Change(Result(op.id), _altered(changed, op.name, row[0]))
 
 
 def drop_catalog(context: Context, op: ledger.DropCatalog) -> Steps[Outcome]:
@@ -79,6 +80,8 @@ def create_schema(context: Context, op: ledger.CreateSchema) -> Steps[Outcome]:
         if not rows:
             raise NotFound("the catalog does not exist", kind="catalog")
     else:
+        # Whoever renames a schema has the catalog for itself, since the paths of what is inside change.
+        yield "SELECT id FROM catalogs WHERE id = ?1 {share}", (op.catalog_id,)
         rows = yield (
             "SELECT path, path_key FROM schemas WHERE id = ?1 AND catalog_id = ?2 {share}",
             (op.parent_id, op.catalog_id),
@@ -115,14 +118,64 @@ def create_schema(context: Context, op: ledger.CreateSchema) -> Steps[Outcome]:
 
 
 def alter_schema(context: Context, op: ledger.AlterSchema) -> Steps[Outcome]:
+    if op.name is not msgspec.UNSET:
+        yield (
+            "SELECT id FROM catalogs WHERE id = (SELECT catalog_id FROM schemas WHERE id = ?1) {update}",
+            (op.id,),
+        )
     row = yield from _lock_schema(op.id)
     require_etag(context, op.id, op.expect_etag, row[1])
     sets: dict[str, Any] = {}
-    collect(sets, op, ("comment", "owner"))
-    if "owner" in sets:
+    collect(sets, op, ("name", "comment", "owner"))
+    changed = sorted(sets)
+    old_name = row[0].rpartition(SEPARATOR)[2]
+    if op.name is not msgspec.UNSET:
+        sets |= _renamed(row, op.name)
+    if not sets.keys().isdisjoint(("name", "owner")):
         yield BUMP_EPOCH, ()
-    yield from update_row("schemas", op.id, sets, context)
-    return Change(Result(op.id), {"changed": sorted(sets)})
+    try:
+        yield from update_row("schemas", op.id, sets, context)
+    except UniqueViolation:
+        shown = sets["path"].replace(SEPARATOR, ".")
+        raise AlreadyExists(f"schema {shown!r} already exists", kind="schema") from None
+    if op.name is not msgspec.UNSET:
+        yield from _move_inside(row, sets["path"], sets["path_key"])
+    return Change(Result(op.id), _altered(changed, op.name, old_name))
+
+
+def _renamed(row: Row, name: str) -> dict[str, str]:
+    above, joint, _ = row[0].rpartition(SEPARATOR)
+    above_key = row[2].rpartition(SEPARATOR)[0]
+    return {
+        "name_key": name_key(name),
+        "path": above + joint + name,
+        "path_key": above_key + joint + name_key(name),
+    }
+
+
+def _move_inside(row: Row, path: str, path_key: str) -> Steps[None]:
+    """The paths of all schemas below one that was renamed; what stays of each is what follows its path."""
+    old_path, _, old_key, catalog_id = row
+    yield (
+        """UPDATE schemas SET path = CAST(?1 AS TEXT) || substr(path, ?2),
+               path_key = CAST(?3 AS TEXT) || substr(path_key, ?4)
+           WHERE catalog_id = ?5 AND path_key >= ?6 AND path_key < ?7""",
+        (
+            path,
+            len(old_path) + 1,
+            path_key,
+            len(old_key) + 1,
+            catalog_id,
+            old_key + SEPARATOR,
+            old_key + chr(ord(SEPARATOR) + 1),
+        ),
+    )
+
+
+def _altered(changed: list[str], name: str | msgspec.UnsetType, old_name: str) -> dict[str, Any]:
+    if isinstance(name, msgspec.UnsetType):
+        return {"changed": changed}
+    return {"changed": changed, "name": name, "old_name": old_name}
 
 
 def drop_schema(context: Context, op: ledger.DropSchema) -> Steps[Outcome]:
@@ -150,7 +203,10 @@ def _lock_catalog(catalog_id: str) -> Steps[Row]:
 
 
 def _lock_schema(schema_id: str) -> Steps[Row]:
-    rows = yield "SELECT path, etag FROM schemas WHERE id = ?1 {update}", (schema_id,)
+    rows = yield (
+        "SELECT path, etag, path_key, catalog_id FROM schemas WHERE id = ?1 {update}",
+        (schema_id,),
+    )
     if not rows:
         raise NotFound("the schema does not exist", kind="schema")
     return rows[0]

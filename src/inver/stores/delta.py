@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
 
-from inver.domain.ledger import MAIN
 from inver.domain.names import name_key, path_key
-from inver.domain.tables import Table, TableDetails
-from inver.ports import Commit, FullTable, Report
+from inver.domain.tables import Format, Table, TableDetails
+from inver.ports import FullTable, LogTail, Report
+from inver.stores import tails
 from inver.stores.deciding import SEPARATOR
-from inver.stores.reads import COMMIT_COLUMNS, TABLE_COLUMNS, commit_of, only, table_of
+from inver.stores.reads import TABLE_COLUMNS, only, table_of
 from inver.stores.sql import Row, Steps
 
 T = TypeVar("T")
@@ -49,17 +49,25 @@ class DeltaReads(ABC):
     async def tables_below(self, lower: str, upper: str, limit: int) -> list[Table]:
         return await self.read(_below(lower, upper, limit))
 
-    async def tail(self, table_id: str, first: int, last: int) -> tuple[Table, list[Commit]] | None:
-        return await self.read(_tail(table_id, first, last))
+    # As SQLite asks; PostgreSQL asks for many tables at once.
 
-    async def unpublished(self, limit: int) -> list[str]:
-        return await self.read(_unpublished(limit))
+    def tail(self, table_id: str, first: int, last: int) -> Awaitable[LogTail | None]:
+        return self.read(tails.by_id((table_id, first, last)))
 
-    async def mark_published(self, table_id: str, version: int) -> None:
-        await self.write(lambda: _mark_published(table_id, version))
+    def tail_by_name(self, catalog: str, path: Sequence[str], name: str) -> Awaitable[LogTail | None]:
+        return self.read(tails.by_name(tails.keys_of(catalog, path, name)))
 
-    async def add_report(self, table_id: str, version: int, at: int, by: str, body: bytes) -> None:
-        await self.write(lambda: _add_report(table_id, version, at, by, body))
+    async def unpublished(self, limit: int, format: Format = Format.DELTA) -> list[str]:
+        return await self.read(_unpublished(limit, format))
+
+    async def mark_published(self, versions: Mapping[str, int]) -> None:
+        if versions:
+            await self.write(lambda: _mark_published(versions))
+
+    async def add_report(
+        self, table_id: str, version: int, at: int, by: str, body: bytes, kind: str = "commit"
+    ) -> None:
+        await self.write(lambda: _add_report(table_id, version, kind, at, by, body))
 
     async def reports(self, table_id: str, limit: int) -> list[Report]:
         return await self.read(_reports(table_id, limit))
@@ -118,49 +126,40 @@ def _below(lower: str, upper: str, limit: int) -> Steps[list[Table]]:
     return [table_of(row) for row in rows]
 
 
-def _tail(table_id: str, first: int, last: int) -> Steps[tuple[Table, list[Commit]] | None]:
-    """A table and its commits from `first` to `last` that are not known to be published, newest first."""
-    columns = ", ".join("c." + column for column in COMMIT_COLUMNS.split(", "))
+def _unpublished(limit: int, format: Format) -> Steps[list[str]]:
+    managed = "AND kind = 'MANAGED'" if format is Format.DELTA else ""
     rows = yield (
-        f"""SELECT {TABLE_COLUMNS}, {columns} FROM tables t LEFT JOIN commits c
-            ON c.table_id = t.id AND c.branch = '{MAIN}' AND c.version > t.published
-            AND c.version >= ?2 AND c.version <= ?3
-            WHERE t.id = ?1 AND {_NAMED} ORDER BY c.version DESC""",
-        (table_id, first, last),
-    )
-    if not rows:
-        return None
-    return table_of(rows[0]), [commit_of(row[18:]) for row in rows if row[18] is not None]
-
-
-def _unpublished(limit: int) -> Steps[list[str]]:
-    rows = yield (
-        """SELECT id FROM tables WHERE format = 'DELTA' AND published < version AND state = 'live'
-           AND kind = 'MANAGED' AND head IS NOT NULL
-           ORDER BY id LIMIT ?1""",
-        (limit,),
+        f"""SELECT id FROM tables WHERE format = ?2 AND published < version AND state = 'live'
+           {managed} AND head IS NOT NULL ORDER BY id LIMIT ?1""",
+        (limit, format),
     )
     return [row[0] for row in rows]
 
 
-def _mark_published(table_id: str, version: int) -> Steps[None]:
+def _mark_published(versions: Mapping[str, int]) -> Steps[None]:
+    """Rows are locked in the order of their ids, as commits lock them."""
+    marks = ", ".join(f"(?{n}, CAST(?{n + 1} AS BIGINT))" for n in range(1, 2 * len(versions), 2))
     yield (
-        "UPDATE tables SET published = ?2 WHERE id = ?1 AND published < ?2 AND version >= ?2",
-        (table_id, version),
+        f"""WITH done (table_id, reached) AS (VALUES {marks}), locked (table_id) AS MATERIALIZED (
+                SELECT id FROM tables WHERE id IN (SELECT table_id FROM done) ORDER BY id {{update}})
+            UPDATE tables SET published = reached FROM done JOIN locked USING (table_id)
+            WHERE id = table_id AND published < reached AND version >= reached""",
+        tuple(value for pair in versions.items() for value in pair),
     )
 
 
-def _add_report(table_id: str, version: int, at: int, by: str, body: bytes) -> Steps[None]:
+def _add_report(table_id: str, version: int, kind: str, at: int, by: str, body: bytes) -> Steps[None]:
     yield (
-        """INSERT INTO reports VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (table_id, version)
+        """INSERT INTO reports VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (table_id, version, kind)
            DO UPDATE SET at = excluded.at, by_id = excluded.by_id, body = excluded.body""",
-        (table_id, version, at, by, body),
+        (table_id, version, kind, at, by, body),
     )
 
 
 def _reports(table_id: str, limit: int) -> Steps[list[Report]]:
     rows = yield (
-        "SELECT version, at, by_id, body FROM reports WHERE table_id = ?1 ORDER BY version DESC LIMIT ?2",
+        """SELECT version, at, by_id, body FROM reports WHERE table_id = ?1
+           ORDER BY version DESC, kind LIMIT ?2""",
         (table_id, limit),
     )
     return [Report(version=row[0], at=row[1], by=row[2], body=bytes(row[3])) for row in rows]

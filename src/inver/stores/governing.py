@@ -57,6 +57,8 @@ def delete_principal(context: Context, op: g.DeletePrincipal) -> Steps[Outcome]:
     owns = yield (
         """SELECT 'a catalog' FROM catalogs WHERE owner = ?1
            UNION ALL SELECT 'a schema' FROM schemas WHERE owner = ?1
+           UNION ALL SELECT 'a share' FROM shares WHERE owner = ?1
+           UNION ALL SELECT 'a recipient' FROM recipients WHERE owner = ?1
            UNION ALL SELECT 'a table' FROM tables WHERE owner = ?1 AND state <> 'purged' LIMIT 1""",
         (op.id,),
     )

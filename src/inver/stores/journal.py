@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from inver.domain import governance, ledger
+from inver.domain import governance, ledger, shares
 from inver.domain.events import KINDS
 from inver.domain.ledger import Append, Receipt, Result, Transaction, Winner, replayed_transaction
-from inver.errors import Conflict, NotFound, Stale
+from inver.errors import Conflict, NotFound, Refused, Stale
 from inver.ids import new_id
 from inver.ports import KeyTaken
-from inver.stores import containers, governing, relations, versions
+from inver.stores import containers, governing, records, relations, sharing, versions
 from inver.stores.deciding import Change, Context, Outcome, encode
 from inver.stores.epoch import READ_EPOCH
 from inver.stores.sql import Steps, UniqueViolation
@@ -30,8 +30,12 @@ EXECUTE: dict[type[ledger.Operation], Callable[[Context, Any], Steps[Outcome]]] 
     ledger.UndropTable: relations.undrop_table,
     ledger.PurgeTable: relations.purge_table,
     ledger.Append: versions.append,
+    ledger.Expect: versions.expect,
     ledger.FinishTable: versions.finish_table,
     ledger.CreateBranch: versions.create_branch,
+    ledger.DropBranch: records.drop_branch,
+    ledger.AddRecords: records.add_records,
+    ledger.DeleteRecords: records.delete_records,
     ledger.MoveCursor: versions.move_cursor,
     governance.CreatePrincipal: governing.create_principal,
     governance.AlterPrincipal: governing.alter_principal,
@@ -45,6 +49,20 @@ EXECUTE: dict[type[ledger.Operation], Callable[[Context, Any], Steps[Outcome]]] 
     governance.Grant: governing.grant,
     governance.Revoke: governing.revoke,
     governance.RecordDenial: governing.record_denial,
+    shares.CreateShare: sharing.create_share,
+    shares.DropShare: sharing.drop_share,
+    shares.AddToShare: sharing.add_to_share,
+    shares.RemoveFromShare: sharing.remove_from_share,
+    shares.GrantShare: sharing.grant_share,
+    shares.RevokeShare: sharing.revoke_share,
+    shares.CreateRecipient: sharing.create_recipient,
+    shares.AlterRecipient: sharing.alter_recipient,
+    shares.DropRecipient: sharing.drop_recipient,
+    shares.AddCredential: sharing.add_credential,
+    shares.RotateRecipient: sharing.rotate_recipient,
+    shares.RevokeRecipient: sharing.revoke_recipient,
+    shares.UseActivation: sharing.use_activation,
+    shares.RecordAccess: sharing.record_access,
 }
 
 TAKE_SEQUENCE = "UPDATE event_head SET seq = seq + ?1 WHERE id = 1 RETURNING seq"
@@ -67,10 +85,11 @@ def decide(transaction: Transaction) -> Steps[Receipt]:
         context.index = index
         try:
             outcomes.append((yield from EXECUTE[type(operation)](context, operation)))
-        except (Conflict, NotFound) as refused:
+        except Refused as refused:
+            refused.operation = index
             # Only a transaction that has written nothing yet can be one that was decided before. A commit
             # that happened is not denied because its table is gone: its files may be needed again.
-            if index == 0:
+            if index == 0 and isinstance(refused, Conflict | NotFound):
                 receipt = yield from replay_of(transaction)
                 if receipt is not None:
                     return receipt
@@ -82,6 +101,8 @@ def replay_of(transaction: Transaction) -> Steps[Receipt | None]:
     """The receipt of a transaction that was decided before, recognised by the tokens of its commits."""
     standing: list[Winner] = []
     for operation in transaction.operations:
+        if isinstance(operation, ledger.Expect):
+            continue
         if not isinstance(operation, Append):
             return None
         rows = yield versions.STANDING, (operation.table_id, operation.branch, operation.version)
@@ -91,8 +112,12 @@ def replay_of(transaction: Transaction) -> Steps[Receipt | None]:
     number = replayed_transaction(standing)
     if number is None:
         return None
-    results = tuple(
-        Result(op.table_id, op.version) for op in transaction.operations if isinstance(op, Append)
+    results = transaction.results(
+        [
+            Result(op.table_id, op.version)
+            for op in transaction.operations
+            if isinstance(op, Append | ledger.Expect)
+        ]
     )
     return Receipt(number, standing[0].at, results, replayed=True)
 
@@ -109,7 +134,7 @@ def _lock_in_order(transaction: Transaction) -> Steps[None]:
 
 def _record(context: Context, outcomes: list[Outcome]) -> Steps[Receipt]:
     transaction = context.transaction
-    results = tuple(outcome.result for outcome in outcomes)
+    results = transaction.results([outcome.result for outcome in outcomes])
     changes = [
         (operation, outcome)
         for operation, outcome in zip(transaction.operations, outcomes, strict=True)

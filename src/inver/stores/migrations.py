@@ -81,12 +81,20 @@ _FIRST = (
         table_id {key} NOT NULL, branch {key} NOT NULL, version {int} NOT NULL, at {int} NOT NULL,
         by_id {key} NOT NULL, operation TEXT NOT NULL, token {key} NOT NULL, txn {int} NOT NULL,
         payload {bytes} NOT NULL, counts {bytes}, PRIMARY KEY (table_id, branch, version))""",
+    # Versions as clients list them; rows go when clients clean up, the commits stay.
+    """CREATE TABLE records (
+        table_id {key} NOT NULL, branch {key} NOT NULL, version {int} NOT NULL, at {int} NOT NULL,
+        key {key}, body {bytes} NOT NULL, data {bytes}, PRIMARY KEY (table_id, branch, version))""",
+    "CREATE INDEX records_waiting ON records (table_id, branch, version) WHERE data IS NOT NULL",
+    "CREATE UNIQUE INDEX records_key ON records (table_id, branch, key) WHERE key IS NOT NULL",
+    """CREATE TABLE transaction_properties (
+        txn {int} NOT NULL, key {key} NOT NULL, value TEXT NOT NULL, PRIMARY KEY (txn, key))""",
     """CREATE TABLE parts (
         table_id {key} NOT NULL, kind {key} NOT NULL, key {key} NOT NULL, position {int} NOT NULL,
         body {bytes} NOT NULL, PRIMARY KEY (table_id, kind, key)) {clustered}""",
     """CREATE TABLE reports (
-        table_id {key} NOT NULL, version {int} NOT NULL, at {int} NOT NULL, by_id {key} NOT NULL,
-        body {bytes} NOT NULL, PRIMARY KEY (table_id, version))""",
+        table_id {key} NOT NULL, version {int} NOT NULL, kind {key} NOT NULL, at {int} NOT NULL,
+        by_id {key} NOT NULL, body {bytes} NOT NULL, PRIMARY KEY (table_id, version, kind))""",
     """CREATE TABLE cursors (
         name {key} PRIMARY KEY, value TEXT NOT NULL,
         updated_at {int} NOT NULL, updated_by {key} NOT NULL)""",
@@ -100,6 +108,29 @@ _FIRST = (
         attempts {int} NOT NULL, last_error TEXT, created_at {int} NOT NULL)""",
     "CREATE INDEX work_due ON work (not_before) WHERE state = 'waiting'",
     "CREATE INDEX tables_owner ON tables (owner, schema_id, name_key)",
+    """CREATE TABLE shares (
+        id {key} PRIMARY KEY, name TEXT NOT NULL, name_key {key} NOT NULL UNIQUE, comment TEXT,
+        owner {key} NOT NULL, created_at {int} NOT NULL, created_by {key} NOT NULL)""",
+    # A whole schema has an empty table key.
+    """CREATE TABLE share_items (
+        id {key} PRIMARY KEY, share_id {key} NOT NULL, kind {key} NOT NULL, securable_id {key} NOT NULL,
+        schema_name TEXT NOT NULL, schema_key {key} NOT NULL, table_name TEXT, table_key {key} NOT NULL,
+        start_version {int} NOT NULL, history {int} NOT NULL,
+        added_at {int} NOT NULL, added_by {key} NOT NULL)""",
+    "CREATE UNIQUE INDEX share_items_name ON share_items (share_id, schema_key, table_key)",
+    """CREATE TABLE recipients (
+        id {key} PRIMARY KEY, name TEXT NOT NULL, name_key {key} NOT NULL UNIQUE, kind {key} NOT NULL,
+        comment TEXT, networks {bytes} NOT NULL, owner {key} NOT NULL,
+        created_at {int} NOT NULL, created_by {key} NOT NULL, revoked_at {int})""",
+    """CREATE TABLE recipient_credentials (
+        id {key} PRIMARY KEY, recipient_id {key} NOT NULL, kind {key} NOT NULL, hash {key} NOT NULL,
+        created_at {int} NOT NULL, created_by {key} NOT NULL, expires_at {int} NOT NULL,
+        revoked_at {int}, last_used_at {int}, token_until {int})""",
+    "CREATE INDEX recipient_credentials_of ON recipient_credentials (recipient_id)",
+    """CREATE TABLE share_grants (
+        share_id {key} NOT NULL, recipient_id {key} NOT NULL, filters {bytes} NOT NULL,
+        granted_at {int} NOT NULL, granted_by {key} NOT NULL, PRIMARY KEY (share_id, recipient_id))""",
+    "CREATE INDEX share_grants_recipient ON share_grants (recipient_id)",
     *(
         "INSERT INTO principals VALUES "
         f"('{who.id}', '{who.name}', '{who.name}', '{who.kind}', 0, NULL, 1, 0, '{who.id}')"

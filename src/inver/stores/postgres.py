@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from inver import failpoints
 from inver.domain.ledger import Receipt, Transaction, Winner
 from inver.errors import Broken, InverError, OutcomeUnknown, Overloaded, Stale, Unavailable
+from inver.ports import LogTail
 from inver.stores import batch as batches
 from inver.stores import journal, migrations, reads
 from inver.stores.base import SqlStore, Waiters
@@ -23,6 +24,7 @@ from inver.stores.batch import Waiting
 from inver.stores.epoch import READ_EPOCH
 from inver.stores.recent import Patience, Recent
 from inver.stores.sql import Row, Steps, UniqueViolation, postgres_text
+from inver.stores.tails import ById, ByName, Together, all_by_id, all_by_name, keys_of
 from inver.stores.versions import is_plain
 
 if TYPE_CHECKING:
@@ -56,6 +58,10 @@ class PostgresStore(SqlStore):
         self._epoch = 0
         self._epoch_waiters: list[asyncio.Future[int]] = []
         self._epoch_reader: asyncio.Task[None] | None = None
+        self._tails: Together[ById, LogTail | None] = Together(lambda asked: self.read(all_by_id(asked)))
+        self._named_tails: Together[ByName, LogTail | None] = Together(
+            lambda asked: self.read(all_by_name(asked))
+        )
         self._idle: asyncio.LifoQueue[asyncpg.Connection | None] = asyncio.LifoQueue()
         self._writer: asyncpg.Connection | None = None
 
@@ -152,6 +158,12 @@ class PostgresStore(SqlStore):
     async def read(self, steps: Steps[T]) -> T:
         async with self._connection() as connection:
             return await self._drive(connection, steps)
+
+    def tail(self, table_id: str, first: int, last: int) -> asyncio.Future[LogTail | None]:
+        return self._tails((table_id, first, last))
+
+    def tail_by_name(self, catalog: str, path: Sequence[str], name: str) -> asyncio.Future[LogTail | None]:
+        return self._named_tails(keys_of(catalog, path, name))
 
     async def write(self, steps: Callable[[], Steps[T]]) -> T:
         for _ in range(TRIES):

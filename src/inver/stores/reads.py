@@ -9,7 +9,7 @@ from inver.domain.idempotency import KeyedRequest, KeyRecord
 from inver.domain.ledger import MAX_OPERATIONS
 from inver.domain.securables import Catalog, Schema
 from inver.domain.tables import Format, State, Table, TableDetails, TableKind
-from inver.ports import Commit, WorkItem
+from inver.ports import Commit, NamedTable, WorkItem
 from inver.stores.deciding import SEPARATOR
 from inver.stores.sql import Row, Steps
 
@@ -172,6 +172,18 @@ def tables_after(schema_id: str, name_key: str, limit: int, views: bool) -> Step
         (schema_id, name_key, limit),
     )
     return [table_of(row) for row in rows]
+
+
+def table_names(
+    schema_id: str, name_key: str, limit: int, format: Format, views: bool
+) -> Steps[list[NamedTable]]:
+    rows = yield (
+        f"""SELECT t.name, t.format, CASE WHEN t.format = ?4 THEN NULL ELSE t.head END FROM tables t
+            WHERE t.schema_id = ?1 AND t.name_key > ?2 AND t.state IN ('live', 'declared')
+            AND t.head IS NOT NULL AND {only(views)} ORDER BY t.name_key LIMIT ?3""",
+        (schema_id, name_key, limit, format),
+    )
+    return [NamedTable(name, Format(kind), head) for name, kind, head in rows]
 
 
 def only(views: bool) -> str:

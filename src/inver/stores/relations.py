@@ -46,7 +46,9 @@ def create_table(context: Context, op: ledger.CreateTable) -> Steps[Outcome]:
         )
         if taken:
             raise AlreadyExists(f"table {op.name!r} already exists", kind="table")
-    yield from _require_free_location(op)
+    # An id that the server chose is in nobody else's way; who picks a place is checked against all others.
+    picked = op.kind is TableKind.EXTERNAL or op.id not in op.location_key
+    yield from _require_free_location(op.id, op.location_key, picked)
     try:
         yield (
             """INSERT INTO tables VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, 1, ?12,
@@ -82,25 +84,34 @@ def create_table(context: Context, op: ledger.CreateTable) -> Steps[Outcome]:
     )
 
 
-def _require_free_location(op: ledger.CreateTable) -> Steps[None]:
-    """No table lies inside another's folder. `location_key` ends with a slash."""
+def move(table_id: str, place: ledger.Place) -> Steps[None]:
+    yield from _require_free_location(table_id, place.location_key, True)
+    yield (
+        "UPDATE tables SET kind = ?2, location = ?3, location_key = ?4 WHERE id = ?1",
+        (table_id, place.kind, place.location, place.location_key),
+    )
+
+
+def _require_free_location(table_id: str, key: str, picked: bool) -> Steps[None]:
+    """No table lies inside another's folder. `key` ends with a slash."""
     # Two creations that cannot see each other yet must not both find the folder free.
-    yield ("{locations_exclusive}" if op.kind is TableKind.EXTERNAL else "{locations_shared}"), ()
+    yield ("{locations_exclusive}" if picked else "{locations_shared}"), ()
     ancestors = []
-    end = op.location_key.rfind("/", 0, len(op.location_key) - 1)
+    end = key.rfind("/", 0, len(key) - 1)
     while end > 0:
-        ancestors.append(op.location_key[: end + 1])
-        end = op.location_key.rfind("/", 0, end)
+        ancestors.append(key[: end + 1])
+        end = key.rfind("/", 0, end)
     inside = yield (
-        """SELECT name FROM tables
-           WHERE location_key >= ?1 AND location_key < ?2 AND state <> 'purged' LIMIT 1""",
-        (op.location_key, op.location_key[:-1] + "0"),
+        """SELECT name FROM tables WHERE location_key >= ?1 AND location_key < ?2
+           AND state <> 'purged' AND id <> ?3 LIMIT 1""",
+        (key, key[:-1] + "0", table_id),
     )
     if not inside and ancestors:
-        marks = ", ".join(f"?{index}" for index in range(1, len(ancestors) + 1))
+        marks = ", ".join(f"?{index}" for index in range(2, len(ancestors) + 2))
         inside = yield (
-            f"SELECT name FROM tables WHERE location_key IN ({marks}) AND state <> 'purged' LIMIT 1",
-            tuple(ancestors),
+            f"""SELECT name FROM tables WHERE id <> ?1 AND location_key IN ({marks})
+                AND state <> 'purged' LIMIT 1""",
+            (table_id, *ancestors),
         )
     if inside:
         raise AlreadyExists("the location overlaps the location of another table", kind="location")
@@ -153,7 +164,7 @@ def rename_table(context: Context, op: ledger.RenameTable) -> Steps[Outcome]:
         yield from update_row("tables", op.table_id, sets, context)
     except UniqueViolation:
         raise AlreadyExists(f"table {op.name!r} already exists", kind="table") from None
-    # What the table inherits changes with its place.
+    # What the table inherits changes with its place, and what is known of it with its name.
     yield BUMP_EPOCH, ()
     return Change(
         Result(op.table_id, row[2]),
@@ -206,6 +217,7 @@ def purge_table(context: Context, op: ledger.PurgeTable) -> Steps[Outcome]:
     yield "DELETE FROM grants WHERE securable_id = ?1", (op.table_id,)
     yield "DELETE FROM columns WHERE table_id = ?1", (op.table_id,)
     yield "DELETE FROM parts WHERE table_id = ?1", (op.table_id,)
+    yield "DELETE FROM records WHERE table_id = ?1", (op.table_id,)
     return Change(Result(op.table_id, row[2]), {"name": row[5]})
 
 

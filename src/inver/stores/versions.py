@@ -12,10 +12,11 @@ from inver.domain.ledger import Reason, Result, Winner
 from inver.domain.names import name_key
 from inver.domain.tables import State
 from inver.errors import AlreadyExists, Conflict, Invalid, NotFound
-from inver.stores.deciding import Change, Context, Outcome, Pending, conflict, encode, update_row
+from inver.stores.deciding import Change, Context, Noop, Outcome, Pending, conflict, encode, update_row
 from inver.stores.epoch import BUMP_EPOCH
 from inver.stores.parts import write_parts
-from inver.stores.relations import define, lock_named, lock_table
+from inver.stores.records import record_version
+from inver.stores.relations import define, lock_named, lock_table, move
 from inver.stores.sql import Steps, UniqueViolation
 
 STANDING = """SELECT version, token, txn, at, by_id FROM commits
@@ -25,14 +26,14 @@ ADVANCE_MAIN = """UPDATE tables SET version = ?2, updated_by = ?4, head = COALES
         updated_at = CASE WHEN updated_at > ?3 THEN updated_at ELSE ?3 END,
         state = CASE WHEN state = 'declared' THEN 'live' ELSE state END
     WHERE id = ?1 AND version = ?2 - 1 AND state IN ('live', 'declared')
-    RETURNING updated_at"""
+    AND name_key = COALESCE(?6, name_key) RETURNING updated_at"""
 
 
 def append(context: Context, op: ledger.Append) -> Steps[Outcome]:
     if op.branch != ledger.MAIN or op.expect_etag is not None:
         yield from _require_branch(context, op)
     if op.branch == ledger.MAIN:
-        moved = yield ADVANCE_MAIN, (op.table_id, op.version, context.at, context.by, op.head)
+        moved = yield ADVANCE_MAIN, (op.table_id, op.version, context.at, context.by, op.head, op.named)
         if not moved:
             raise (yield from refusal(context.index, op))
         at = moved[0][0]
@@ -40,11 +41,22 @@ def append(context: Context, op: ledger.Append) -> Steps[Outcome]:
         at = context.at
     if op.parts:
         yield from write_parts(op.table_id, op.parts)
+    if op.place is not None:
+        yield from move(op.table_id, op.place)
+    if op.record is not None:
+        yield from record_version(context, op, op.record)
     if op.definition is not None:
         yield from define(op.table_id, op.definition)
         yield "UPDATE tables SET etag = etag + 1 WHERE id = ?1", (op.table_id,)
     context.appended.append(Pending(op, at))
     return Change(Result(op.table_id, op.version), commit_data(op))
+
+
+def expect(context: Context, op: ledger.Expect) -> Steps[Outcome]:
+    row = yield from lock_named(context, op.table_id, None)
+    if row[2] < op.version:
+        raise conflict(context, op.table_id, Reason.VERSION_GAP, op.version, row[2])
+    return Noop(Result(op.table_id, op.version))
 
 
 def finish_table(context: Context, op: ledger.FinishTable) -> Steps[Outcome]:
@@ -108,6 +120,8 @@ def is_plain(transaction: ledger.Transaction) -> bool:
             return False
         if op.definition is not None or op.expect_etag is not None:
             return False
+        if op.place is not None or op.record is not None or op.named is not None:
+            return False
     return True
 
 
@@ -156,8 +170,9 @@ def create_branch(context: Context, op: ledger.CreateBranch) -> Steps[Outcome]:
     row = yield from lock_named(context, op.table_id, None)
     if op.branch == ledger.MAIN:
         raise Invalid("a branch needs a name", field="branch")
-    if op.version > row[2]:
-        raise Invalid(f"version {op.version} does not exist; the table is at {row[2]}", field="version")
+    most = row[2] if op.within is None else op.within
+    if op.version > most:
+        raise Invalid(f"version {op.version} does not exist; the table is at {most}", field="version")
     taken = yield (
         "SELECT version FROM branches WHERE table_id = ?1 AND name = ?2",
         (op.table_id, op.branch),

@@ -38,13 +38,14 @@ def create_catalog(
 def alter_catalog(
     name: Name,
     *,
+    new_name: str | UnsetType = UNSET,
     comment: str | None | UnsetType = UNSET,
     properties: dict[str, str] | UnsetType = UNSET,
     owner: str | UnsetType = UNSET,
     if_match: str | None = None,
 ) -> Call[Catalog]:
     """What is not given stays. `properties` replaces all of them."""
-    body = json_body({"comment": comment, "properties": properties, "owner": owner})
+    body = json_body({"name": new_name, "comment": comment, "properties": properties, "owner": owner})
     return Call(method="PATCH", path=_catalog(name), body=body, if_match=if_match, read=json_answer(Catalog))
 
 
@@ -85,13 +86,14 @@ def create_schema(
 def alter_schema(
     name: Name,
     *,
+    new_name: str | UnsetType = UNSET,
     comment: str | None | UnsetType = UNSET,
     properties: dict[str, str] | UnsetType = UNSET,
     owner: str | UnsetType = UNSET,
     if_match: str | None = None,
 ) -> Call[Schema]:
     """What is not given stays. `properties` replaces all of them."""
-    body = json_body({"comment": comment, "properties": properties, "owner": owner})
+    body = json_body({"name": new_name, "comment": comment, "properties": properties, "owner": owner})
     return Call(
         method="PATCH", path=schema_path(name), body=body, if_match=if_match, read=json_answer(Schema)
     )

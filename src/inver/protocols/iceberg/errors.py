@@ -9,18 +9,29 @@ from __future__ import annotations
 import msgspec
 
 from inver import errors
-from inver.protocols.http import Request, Response
+from inver.domain.iceberg import IllegalArgument
+from inver.protocols.http import BadMessage, Request, Response
+
+
+class Unprocessable(errors.Invalid):
+    """The request is understood and contradicts itself."""
+
 
 _MISSING = {
     "catalog": "NoSuchWarehouseException",
     "schema": "NoSuchNamespaceException",
     "table": "NoSuchTableException",
     "view": "NoSuchViewException",
+    "function": "NoSuchFunctionException",
+    "plan": "NoSuchPlanIdException",
+    "plan-task": "NoSuchPlanTaskException",
 }
 
 # The first class that matches decides, so subclasses stand before their parents.
 _STATUS: tuple[tuple[type[Exception], int, str], ...] = (
     (errors.TooLarge, 413, "BadRequestException"),
+    (Unprocessable, 422, "UnprocessableEntityException"),
+    (IllegalArgument, 400, "IllegalArgumentException"),
     (errors.Invalid, 400, "BadRequestException"),
     (errors.Unauthenticated, 401, "NotAuthorizedException"),
     (errors.Forbidden, 403, "ForbiddenException"),
@@ -38,6 +49,8 @@ _STATUS: tuple[tuple[type[Exception], int, str], ...] = (
 
 
 def status_of(error: Exception) -> tuple[int, str]:
+    if isinstance(error, BadMessage):
+        return error.status, "BadRequestException"
     if isinstance(error, errors.NotFound):
         return 404, _MISSING.get(error.kind, "NotFoundException")
     for kind, status, name in _STATUS:
@@ -46,8 +59,11 @@ def status_of(error: Exception) -> tuple[int, str]:
     return 500, "InternalServerError"
 
 
-def render(error: Exception, request: Request | None) -> Response:
+def render(error: Exception, request: Request | None, expired: int = 401) -> Response:
+    """`expired` is the status that tells a client to fetch a new token."""
     status, name = status_of(error)
+    if isinstance(error, errors.TokenExpired) and expired != status:
+        status, name = expired, "AuthenticationTimeoutException"
     message = error.message if isinstance(error, errors.InverError) else "an unexpected error; see the log"
     fix = getattr(error, "fix", None)
     body = {"error": {"message": f"{message} ({fix})" if fix else message, "type": name, "code": status}}

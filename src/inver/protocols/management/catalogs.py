@@ -61,7 +61,7 @@ class CatalogRoutes:
                 CATALOG,
                 self.alter_catalog,
                 "catalogs",
-                "Change a catalog's comment, properties or owner",
+                "Change a catalog's name, comment, properties or owner",
                 body=wire.AlterDescription,
                 returns=wire.CatalogInfo,
                 etag=True,
@@ -100,7 +100,7 @@ class CatalogRoutes:
                 SCHEMA,
                 self.alter_schema,
                 "schemas",
-                "Change a schema's comment, properties or owner",
+                "Change a schema's name, comment, properties or owner",
                 body=wire.AlterDescription,
                 returns=wire.SchemaInfo,
                 etag=True,
@@ -129,7 +129,7 @@ class CatalogRoutes:
 
     async def alter_catalog(self, request: Request) -> Response:
         body = decode(request, _alter)
-        changes = Changes(body.comment, body.properties, body.owner)
+        changes = Changes(body.comment, body.properties, body.owner, body.name)
         changed = await self._catalogs.alter(caller(request), request.args[0], changes, if_match(request))
         return ok(wire.CatalogInfo.of(changed), etag=changed.etag)
 
@@ -161,7 +161,7 @@ class CatalogRoutes:
     async def alter_schema(self, request: Request) -> Response:
         body = decode(request, _alter)
         catalog, path = request.args[0], schema_path(request.args[1])
-        changes = Changes(body.comment, body.properties, body.owner)
+        changes = Changes(body.comment, body.properties, body.owner, body.name)
         changed = await self._catalogs.alter_schema(
             caller(request), catalog, path, changes, if_match(request)
         )

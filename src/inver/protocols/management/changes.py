@@ -13,7 +13,9 @@ from inver.protocols.http import Request, Response
 from inver.protocols.management import wire
 from inver.protocols.management.coding import caller, decode, encode, ok, page_size, then, whole
 from inver.protocols.management.endpoint import Endpoint, Param
+from inver.protocols.management.natives import Natives
 from inver.services.feed import MAX_EVENTS, MAX_WAIT_S, Feed
+from inver.services.intents import Intent
 from inver.services.transactions import Transactions
 
 _transaction = msgspec.json.Decoder(wire.TransactionRequest).decode
@@ -31,11 +33,16 @@ _FEED = (
 
 
 class ChangeRoutes:
-    def __init__(self, transactions: Transactions, feed: Feed, source: str, database: str) -> None:
+    """`natives` read requests in the words of a format's own protocol."""
+
+    def __init__(
+        self, transactions: Transactions, feed: Feed, source: str, database: str, natives: Natives
+    ) -> None:
         self._transactions = transactions
         self._feed = feed
         self._source = source
         self._database = database
+        self._natives = natives
 
     def endpoints(self) -> list[Endpoint]:
         return [
@@ -83,12 +90,15 @@ class ChangeRoutes:
     def transact(self, request: Request) -> Awaitable[Response]:
         """The hot path: a commit of tables given by id makes no coroutine and no task."""
         body = decode(request, _transaction)
-        intents = []
+        intents: list[Intent] = []
         for index, operation in enumerate(body.operations):
             try:
-                intents.append(operation.intent())
+                if isinstance(operation, wire.NativeOp):
+                    intents.append(self._natives.read(operation))
+                else:
+                    intents.append(operation.intent())
             except Invalid as error:
-                place = f"operations[{index}].{error.field}"
+                place = f"operations[{index}].{error.field or 'commit'}"
                 raise Invalid(error.message, field=place, fix=error.fix) from None
         return then(self._transactions.decide(caller(request), intents, numbered=True), _result)
 

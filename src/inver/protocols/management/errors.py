@@ -50,6 +50,7 @@ def render(error: Exception, request: Request | None) -> Response:
         field=getattr(error, "field", None),
         fix=getattr(error, "fix", None),
         request_id=request.request_id if request is not None else None,
+        operation=getattr(error, "operation", None),
     )
     if isinstance(error, errors.Conflict):
         problem.conflicts = [ConflictInfo.of(conflict) for conflict in error.conflicts]

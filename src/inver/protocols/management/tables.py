@@ -25,7 +25,7 @@ from inver.protocols.management.coding import (
     whole,
 )
 from inver.protocols.management.endpoint import PAGE, Endpoint, Param
-from inver.services import transactions as ask
+from inver.services import intents as ask
 from inver.services.names import TableRef
 from inver.services.tables import LAST_VERSION, Tables
 from inver.services.transactions import Transactions

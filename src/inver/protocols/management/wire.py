@@ -13,7 +13,7 @@ from inver.domain.securables import Catalog, Schema
 from inver.domain.tables import Format, State, Table, TableDetails, TableKind
 from inver.errors import Invalid
 from inver.ports import Commit, Report
-from inver.services import transactions as ask
+from inver.services import intents as ask
 from inver.services.names import TableRef
 
 Name = Annotated[str, Meta(min_length=1, max_length=255)]
@@ -49,6 +49,7 @@ class CreateSchema(Strict):
 
 
 class AlterDescription(Strict):
+    name: Name | UnsetType = UNSET
     comment: Text | None | UnsetType = UNSET
     properties: Properties | UnsetType = UNSET
     owner: Name | UnsetType = UNSET
@@ -360,7 +361,38 @@ class MoveCursorOp(Strict, tag_field="op", tag="move-cursor"):
         return ask.MoveCursor(cursor=self.cursor, expect=self.expect, value=self.value)
 
 
-AnyOp = CommitOp | CreateTableOp | CreateBranchOp | RenameTableOp | DropTableOp | UndropTableOp | MoveCursorOp
+class DeltaCommitOp(Strict, tag_field="op", tag="delta-commit"):
+    """A commit of a managed Delta table: what Unity Catalog's `POST /delta/commit` takes."""
+
+    commit: msgspec.Raw
+
+
+class IcebergCommitOp(Strict, tag_field="op", tag="iceberg-commit"):
+    """A commit of an Iceberg table, with requirements and updates as the Iceberg REST protocol has them."""
+
+    table: Path
+    commit: msgspec.Raw
+
+
+class LanceOp(Strict, tag_field="op", tag="lance"):
+    """One operation of Lance's `batch-commit`: declares or deregisters a table, makes or deletes versions."""
+
+    operation: msgspec.Raw
+
+
+NativeOp = DeltaCommitOp | IcebergCommitOp | LanceOp
+AnyOp = (
+    CommitOp
+    | CreateTableOp
+    | CreateBranchOp
+    | RenameTableOp
+    | DropTableOp
+    | UndropTableOp
+    | MoveCursorOp
+    | DeltaCommitOp
+    | IcebergCommitOp
+    | LanceOp
+)
 
 
 class TransactionRequest(Strict):
@@ -494,6 +526,7 @@ class Problem(msgspec.Struct, omit_defaults=True):
     field: str | None = None
     fix: str | None = None
     request_id: str | None = None
+    operation: int | None = None
     conflicts: list[ConflictInfo] = []
 
 

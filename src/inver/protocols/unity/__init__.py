@@ -1,7 +1,7 @@
 """Unity Catalog's protocol: its own dialect, delta/v1, and the control API."""
 
 from inver.protocols.unity.catalogs import CatalogRoutes
-from inver.protocols.unity.commits import CommitRoutes
+from inver.protocols.unity.commits import CommitRoutes, decode_commit
 from inver.protocols.unity.credentials import CredentialRoutes
 from inver.protocols.unity.delta_v1 import DeltaRoutes
 from inver.protocols.unity.governance import ControlRoutes, PermissionRoutes
@@ -22,4 +22,5 @@ __all__ = [
     "TableRoutes",
     "Unity",
     "UnityControl",
+    "decode_commit",
 ]

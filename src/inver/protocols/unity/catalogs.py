@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 
 from inver.domain.securables import Catalog, Schema
-from inver.errors import Unsupported
 from inver.protocols.http import Request, Response, Route
 from inver.protocols.unity import wire
 from inver.protocols.unity.coding import EMPTY, NamesOf, caller, decode, flag, full_name, ok, page, required
@@ -62,7 +61,6 @@ class CatalogRoutes:
 
     async def update_catalog(self, request: Request) -> Response:
         body = decode(request, _update)
-        _require_same_name(body.new_name, request.args[0])
         return await self._catalog(
             await self._catalogs.alter(caller(request), request.args[0], _changes(body), None)
         )
@@ -104,7 +102,6 @@ class CatalogRoutes:
     async def update_schema(self, request: Request) -> Response:
         body = decode(request, _update)
         catalog, name = full_name(request.args[0], 2)
-        _require_same_name(body.new_name, name)
         changed = await self._catalogs.alter_schema(caller(request), catalog, (name,), _changes(body), None)
         return await self._schema(changed, catalog)
 
@@ -133,9 +130,5 @@ def _changes(body: wire.Update) -> Changes:
         unset if body.comment is None else body.comment,
         unset if body.properties is None else body.properties,
         unset if body.owner is None else body.owner,
+        unset if body.new_name is None else body.new_name,
     )
-
-
-def _require_same_name(new_name: str | None, name: str) -> None:
-    if new_name is not None and new_name != name:
-        raise Unsupported("catalogs and schemas keep their names")

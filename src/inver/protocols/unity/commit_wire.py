@@ -8,8 +8,6 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-import msgspec
-
 from inver.domain import delta
 from inver.errors import Invalid
 from inver.protocols.unity import columns as cols
@@ -138,11 +136,6 @@ class GetCommits(Body):
     table_uri: str
     start_version: Count | None = None
     end_version: Count | None = None
-
-
-class CommitList(msgspec.Struct):
-    commits: list[delta.CommitInfo]
-    latest_table_version: int
 
 
 # --- metrics ---

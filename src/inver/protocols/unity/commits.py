@@ -9,9 +9,11 @@ import msgspec
 
 from inver.errors import Invalid
 from inver.protocols.http import Request, Response, Route, then
+from inver.protocols.http import decode as decode_body
 from inver.protocols.unity import commit_wire as wire
-from inver.protocols.unity.coding import EMPTY, caller, decode, ok
+from inver.protocols.unity.coding import EMPTY, caller, decode
 from inver.services.delta.tables import LAST_VERSION, DeltaTables
+from inver.services.delta.types import Proposal
 
 _commit = msgspec.json.Decoder(wire.Commit).decode
 _commits = msgspec.json.Decoder(wire.GetCommits).decode
@@ -38,7 +40,7 @@ class CommitRoutes:
         tail = await self._delta.tail(
             caller(request), body.table_id, body.table_uri, body.start_version or 0, body.end_version
         )
-        return ok(wire.CommitList(tail.commits, tail.latest))
+        return Response(200, b'{"commits":%b,"latest_table_version":%d}' % (tail.commits, tail.latest))
 
     def commit(self, request: Request) -> Awaitable[Response]:
         body = decode(request, _commit)
@@ -60,6 +62,11 @@ class CommitRoutes:
             report = body.report.commit_report.report()
             await self._delta.report(asks, body.table_id, body.table_uri, report)
         return EMPTY
+
+
+def decode_commit(body: bytes) -> Proposal:
+    """A commit that is part of a greater transaction."""
+    return decode_body(body, _commit).proposal()
 
 
 def _done(_: Any) -> Response:

@@ -12,7 +12,9 @@ from inver.domain.tables import Format
 from inver.protocols.unity import columns as cols
 from inver.protocols.unity.errors import UnsupportedFormat
 from inver.services.credentials import Vended
-from inver.services.delta.types import Loaded, Staged
+from inver.services.delta.types import Definition, Snapshot, Staged
+
+encode = msgspec.json.encode
 
 # For a location that needs no keys, and so none that expire.
 NEVER_MS = 253_402_300_799_000
@@ -23,14 +25,6 @@ SUGGESTED_PROPERTIES: Mapping[str, str | None] = {
     "delta.checkpoint.writeStatsAsStruct": "true",
     "delta.checkpoint.writeStatsAsJson": "true",
 }
-
-
-class Commit(msgspec.Struct, rename="kebab"):
-    version: int
-    timestamp: int
-    file_name: str
-    file_size: int
-    file_modification_timestamp: int
 
 
 class Iceberg(msgspec.Struct, rename="kebab", omit_defaults=True):
@@ -46,7 +40,6 @@ class Metadata(msgspec.Struct, kw_only=True, rename="kebab", omit_defaults=True)
     table_uuid: str
     location: str
     created_time: int
-    updated_time: int
     columns: msgspec.Raw
     partition_columns: list[str]
     properties: dict[str, str]
@@ -54,60 +47,80 @@ class Metadata(msgspec.Struct, kw_only=True, rename="kebab", omit_defaults=True)
     last_commit_timestamp_ms: int | None = None
 
 
-class LoadedTable(msgspec.Struct, kw_only=True, rename="kebab", omit_defaults=True):
-    metadata: Metadata
-    commits: list[Commit] | None = None
-    uniform: dict[str, Iceberg] | None = None
-    latest_table_version: int | None = None
+class LoadedTables:
+    """Answers of loads. What changes only with a table's definition is written once and kept with it."""
+
+    def __init__(self) -> None:
+        self._written: dict[str, tuple[Definition, bytes, bytes]] = {}
+
+    def answer(self, snapshot: Snapshot) -> bytes:
+        table, tail = snapshot.table, snapshot.tail
+        definition, metadata, uniform = self._written.get(table.id, _NOTHING)
+        if definition is not snapshot.definition:
+            metadata, uniform = _metadata(snapshot), _uniform(snapshot.definition)
+            if len(self._written) >= WRITTEN_LIMIT:
+                self._written.clear()
+            self._written[table.id] = snapshot.definition, metadata, uniform
+        if tail is None:
+            return b'{"metadata":%b,"updated-time":%d}%b}' % (metadata, table.updated_at, uniform)
+        return b'{"metadata":%b,"updated-time":%d},"commits":%b,"latest-table-version":%d%b}' % (
+            metadata,
+            table.updated_at,
+            _kebab(tail.commits),
+            tail.latest,
+            uniform,
+        )
 
 
-def loaded_table(loaded: Loaded) -> LoadedTable:
-    table, head, tail = loaded.table, loaded.head, loaded.tail
+WRITTEN_LIMIT = 4_096
+_NOTHING: tuple[Definition | None, bytes, bytes] = (None, b"", b"")
+
+
+def _metadata(snapshot: Snapshot) -> bytes:
+    """Everything about a table but its last change, as an object that is still open."""
+    table, definition = snapshot.table, snapshot.definition
     if table.format is not Format.DELTA:
-        raise UnsupportedFormat(
-            f"UnsupportedTableFormatException: {'.'.join(loaded.full_name)} is a table of {table.format}"
-        )
-    columns = loaded.details.columns
+        raise UnsupportedFormat(f"UnsupportedTableFormatException: {table.name} is a table of {table.format}")
+    head, columns = definition.head, definition.columns
     partition = head.partition_columns if head.managed else cols.partition_columns(cols.from_kept(columns))
-    answer = LoadedTable(
-        metadata=Metadata(
-            etag=etag_of(table.etag),
-            table_type=table.kind,
-            table_uuid=table.id,
-            location=table.location,
-            created_time=table.created_at,
-            updated_time=table.updated_at,
-            columns=msgspec.Raw(cols.struct_json(columns)),
-            partition_columns=list(partition),
-            properties=loaded.properties,
-        )
+    metadata = Metadata(
+        etag=etag_of(table.etag),
+        table_type=table.kind,
+        table_uuid=table.id,
+        location=table.location,
+        created_time=table.created_at,
+        columns=msgspec.Raw(cols.struct_json(columns)),
+        partition_columns=list(partition),
+        properties=definition.properties,
     )
     if head.managed or head.updated_timestamp:
-        answer.metadata.last_commit_version = head.updated_version
-        answer.metadata.last_commit_timestamp_ms = head.updated_timestamp
-    if tail is not None:
-        answer.commits = [
-            Commit(
-                info.version,
-                info.timestamp,
-                info.file_name,
-                info.file_size,
-                info.file_modification_timestamp,
-            )
-            for info in tail.commits
-        ]
-        answer.latest_table_version = tail.latest
-    if head.uniform is not None:
-        uniform = head.uniform
-        answer.uniform = {
-            "iceberg": Iceberg(
-                uniform.metadata_location,
-                uniform.converted_version,
-                uniform.converted_at,
-                uniform.base_version,
-            )
-        }
-    return answer
+        metadata.last_commit_version = head.updated_version
+        metadata.last_commit_timestamp_ms = head.updated_timestamp
+    return encode(metadata)[:-1]
+
+
+def _uniform(definition: Definition) -> bytes:
+    uniform = definition.head.uniform
+    if uniform is None:
+        return b""
+    iceberg = Iceberg(
+        uniform.metadata_location, uniform.converted_version, uniform.converted_at, uniform.base_version
+    )
+    return b',"uniform":' + encode({"iceberg": iceberg})
+
+
+def _kebab(commits: bytes) -> bytes:
+    """The same commits under this dialect's names; inside of a text a quote has a backslash before it."""
+    for theirs, ours in _NAMES:
+        commits = commits.replace(theirs, ours)
+    return commits
+
+
+_NAMES = tuple(
+    (f'"{name}":'.encode(), f'"{name.replace("_", "-")}":'.encode())
+    for name in delta.CommitInfo.__struct_fields__
+    if "_" in name
+)
 
 
 def staged_table(staged: Staged, vended: Vended) -> dict[str, Any]:

@@ -19,28 +19,38 @@ from inver.services.delta.types import Changes, Proposal
 
 T = TypeVar("T")
 
+_PLAIN = {wire.AddCommit, wire.SetLatestBackfilledVersion}
+
 
 class Updating(msgspec.Struct, frozen=True):
     uuid: str
     etag: str | None
     actions: dict[type, Any]
 
-    def proposal(self, table: Table) -> Proposal:
+    @property
+    def is_plain(self) -> bool:
+        """Whether all that it depends on is the table's id and its version."""
+        return self.etag is None and self.actions.keys() <= _PLAIN
+
+    def plain_proposal(self) -> Proposal:
         commit = self._action(wire.AddCommit)
         published = self._action(wire.SetLatestBackfilledVersion)
+        return Proposal(
+            table_id=self.uuid,
+            info=None if commit is None else commit.commit.info(),
+            published=None if published is None else published.latest_published_version,
+            uniform=None if commit is None or commit.uniform is None else commit.uniform.uniform(),
+        )
+
+    def proposal(self, table: Table) -> Proposal:
         if self._action(wire.UpdateSnapshotVersion) and table.kind is not TableKind.EXTERNAL:
             raise Invalid(
                 "update-metadata-snapshot-version is for external tables; the catalog knows the versions "
                 "of its own",
                 field="updates",
             )
-        return Proposal(
-            table_id=table.id,
-            info=None if commit is None else commit.commit.info(),
-            published=None if published is None else published.latest_published_version,
-            changes=self._changes(),
-            uniform=None if commit is None or commit.uniform is None else commit.uniform.uniform(),
-            expect_etag=_counter(table, self.etag),
+        return msgspec.structs.replace(
+            self.plain_proposal(), changes=self._changes(), expect_etag=_counter(table, self.etag)
         )
 
     def _action(self, kind: type[T]) -> T | None:
@@ -84,7 +94,7 @@ def read_update(body: wire.Update) -> Updating:
     if table is None:
         raise Invalid("assert-table-uuid is required", field="requirements")
     etag = requirements.get(wire.AssertEtag)
-    return Updating(table.uuid, None if etag is None else etag.etag, actions)
+    return Updating(table.uuid.lower(), None if etag is None else etag.etag, actions)
 
 
 def _by_kind(given: Sequence[Any], field: str) -> dict[type, Any]:

@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager
 
 import msgspec
 
+from inver.domain import delta
 from inver.domain.tables import Format, Table, TableKind
 from inver.errors import Invalid, NotFound, OutcomeUnknown, PreconditionFailed
 from inver.protocols.http import Request, Response, Route
@@ -16,11 +17,11 @@ from inver.protocols.unity.coding import caller, decode, ok, required, secret
 from inver.protocols.unity.credentials import table_access
 from inver.protocols.unity.delta_updates import read_update
 from inver.protocols.unity.locating import Locating
-from inver.services import transactions as ask
+from inver.services import intents as ask
 from inver.services.catalogs import Catalogs
 from inver.services.credentials import Credentials, PathUse
 from inver.services.delta.tables import DeltaTables
-from inver.services.delta.types import Loaded, NewTable
+from inver.services.delta.types import Loaded, NewTable, Snapshot
 from inver.services.names import TableRef
 from inver.services.tables import Tables
 from inver.services.transactions import Transactions
@@ -52,6 +53,7 @@ class DeltaRoutes:
         self._catalogs = catalogs
         self._credentials = credentials
         self._locating = locating
+        self._loaded = answers.LoadedTables()
 
     def routes(self) -> list[Route]:
         return [Route("GET", "/config", self.config), *self._advertised()]
@@ -99,7 +101,8 @@ class DeltaRoutes:
             raise Invalid("table-type must be MANAGED or EXTERNAL", field="table-type")
         make = self._finish if body.table_type == TableKind.MANAGED else self._register
         async with self._inside(request):
-            return _answer(await make(request, body, columns))
+            loaded = await make(request, body, columns)
+        return self._answer(await self._delta.changed_snapshot(loaded.table.id))
 
     async def _register(self, request: Request, body: wire.Create, columns: list[cols.Column]) -> Loaded:
         return await self._delta.register(
@@ -108,8 +111,16 @@ class DeltaRoutes:
             body.location,
             Format.DELTA,
             cols.encode(columns),
-            body.properties,
+            delta.stored_properties(body.properties),
             body.comment,
+            delta.DeltaHead(
+                protocol=body.protocol.protocol(),
+                partition_columns=tuple(body.partition_columns or ()),
+                domains=body.domain_metadata.domains() if body.domain_metadata else {},
+                updated_timestamp=body.last_commit_timestamp_ms,
+                uniform=body.uniform.uniform() if body.uniform else None,
+                managed=False,
+            ),
         )
 
     async def _finish(self, request: Request, body: wire.Create, columns: list[cols.Column]) -> Loaded:
@@ -131,19 +142,25 @@ class DeltaRoutes:
 
     async def load(self, request: Request) -> Response:
         asks = caller(request)
-        async with self._inside(request):
-            return _answer(await self._delta.load(asks, TableRef(name=request.args)))
+        try:
+            return self._answer(await self._delta.snapshot(asks, request.args))
+        except NotFound:
+            async with self._inside(request):
+                raise
 
     async def update(self, request: Request) -> Response:
         asks = caller(request)
         update = read_update(decode(request, _update))
-        table = await self._table(request)
-        if table.id != update.uuid.lower():
-            raise PreconditionFailed(f"the name stands for the table {table.id} now")
-        proposal = update.proposal(table)
+        if update.is_plain and self._delta.is_known_as(asks, update.uuid, request.args):
+            proposal = update.plain_proposal()
+        else:
+            table = await self._table(request)
+            if table.id != update.uuid:
+                raise PreconditionFailed(f"the name stands for the table {table.id} now")
+            proposal = update.proposal(table)
         await self._delta.propose(asks, proposal)
         try:
-            return _answer(await self._delta.changed(table.id))
+            return self._answer(await self._delta.changed_snapshot(update.uuid))
         except NotFound:
             # It is applied; to say that the table is not there would say that it is not.
             raise OutcomeUnknown("the update is applied, and the table was dropped after it") from None
@@ -199,6 +216,5 @@ class DeltaRoutes:
         async with self._inside(request):
             return await self._tables.get(asks, TableRef(name=request.args))
 
-
-def _answer(loaded: Loaded) -> Response:
-    return ok(answers.loaded_table(loaded))
+    def _answer(self, snapshot: Snapshot) -> Response:
+        return Response(200, self._loaded.answer(snapshot))

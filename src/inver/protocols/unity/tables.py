@@ -11,7 +11,7 @@ from inver.protocols.unity import columns as cols
 from inver.protocols.unity import wire
 from inver.protocols.unity.coding import EMPTY, caller, decode, flag, full_name, ok, page, required
 from inver.protocols.unity.locating import Locating
-from inver.services import transactions as ask
+from inver.services import intents as ask
 from inver.services.delta.listing import Listing
 from inver.services.delta.tables import DeltaTables
 from inver.services.delta.types import Loaded, NewTable

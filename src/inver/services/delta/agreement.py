@@ -22,6 +22,11 @@ _decode = msgspec.json.decode
 _encode = msgspec.json.encode
 
 
+def is_plain(summary: CommitSummary) -> bool:
+    """Whether the file changes nothing of what the catalog knows of a table but its version."""
+    return summary.protocol is None and summary.metadata is None and CLUSTERING not in summary.domains
+
+
 def completed(changes: Changes | None, summary: CommitSummary, columns: bytes) -> Changes | None:
     """The changes with those that only the file tells; `columns` are those of the table so far."""
     told = changes or Changes()

@@ -2,34 +2,50 @@
 
 Everything that needs the file system happens before the decision: the staged file is read once,
 compared with what the request says of it, and counted. The decision itself is the ledger's.
+
+Who is known to be too late costs no look at any file. Where a look takes time, of those who want the
+same version one goes ahead, while the others wait for what becomes of it.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from functools import partial
 
 import msgspec
 
 from inver.clock import Clock
 from inver.domain import delta, ledger
-from inver.domain.delta import CommitInfo, CommitSummary, DeltaHead, Uniform
+from inver.domain.delta import CommitInfo, CommitSummary
 from inver.domain.grants import Action
-from inver.domain.ledger import Receipt, Transaction
+from inver.domain.ledger import Reason, Receipt, Transaction
 from inver.domain.locations import Location
 from inver.domain.tables import Table, is_managed_delta
 from inver.domain.uuids import is_uuid
-from inver.errors import Invalid, NotFound
-from inver.ports import FullTable, ObjectStore, Store
+from inver.errors import Conflict, Invalid, NotFound
+from inver.ports import FullTable, Store
 from inver.services.access import Access, missing
 from inver.services.context import Caller
-from inver.services.delta.agreement import compare, completed
+from inver.services.delta.agreement import compare, completed, is_plain
+from inver.services.delta.changing import changed, with_changes
+from inver.services.delta.places import Place, Places
 from inver.services.delta.publishing import Publishing
 from inver.services.delta.types import Changes, Proposal
 
 _encode = msgspec.json.encode
-_UNIFORM = "delta.universalFormat.enabledFormats"
-PLACES_LIMIT = 100_000
+NEWEST_LIMIT = 20_000
+_VERSIONS = (Reason.VERSION_TAKEN, Reason.VERSION_GAP)
+
+
+class _Attempt:
+    """A commit whose file is being fetched, and those who wait because they want the same version."""
+
+    __slots__ = ("version", "waiting")
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+        self.waiting: list[tuple[Caller, Proposal, asyncio.Future[Receipt | None]]] = []
 
 
 class Commits:
@@ -41,7 +57,7 @@ class Commits:
         clock: Clock,
         access: Access,
         publishing: Publishing,
-        open_objects: Callable[[Location], ObjectStore],
+        places: Places,
         summarize: Callable[[bytes], CommitSummary],
         verify: bool = True,
     ) -> None:
@@ -49,73 +65,175 @@ class Commits:
         self._clock = clock
         self._access = access
         self._publishing = publishing
-        self._open = open_objects
+        self._places = places
         self._summarize = summarize
         self._verify = verify
-        # Location and format never change for an id, so they may be remembered for ever.
-        self._places: dict[str, Location] = {}
+        # The newest version of a table that is known here.
+        self._newest: dict[str, int] = {}
+        self._attempts: dict[str, _Attempt] = {}
 
     def propose(self, caller: Caller, proposal: Proposal) -> Awaitable[Receipt | None]:
         """A commit, a notice of published versions, or both."""
-        info = proposal.info
-        if info is None and proposal.published is None and proposal.changes is None:
+        info, published = proposal.info, proposal.published
+        if info is None and published is None and proposal.changes is None:
             raise Invalid("neither a commit nor a published version is given", field="commit_info")
         if not is_uuid(proposal.table_id):
             raise Invalid("table_id is not a UUID", field="table_id")
+        if not proposal.table_id.islower():
+            proposal = msgspec.structs.replace(proposal, table_id=proposal.table_id.lower())
         if info is not None:
             delta.check_commit_info(info)
-        if proposal.published is not None and proposal.published < 0:
+        if published is not None and published < 0:
             raise Invalid("the published version must not be negative", field="latest_published_version")
         if info is None and proposal.changes is None:
             return self._notice(caller, proposal)
         if info is None:
             return self._alter(caller, proposal)
-        if self._is_direct(caller, proposal):
-            return self._direct(caller, proposal, info)
-        return self._commit(caller, proposal, info)
+        place = self._known_place(caller, proposal, info)
+        if place is None:
+            return self._commit(caller, proposal, info)
+        table_id = proposal.table_id
+        newest = self._newest.get(table_id)
+        if newest is not None and info.version <= newest:
+            return self._decide(caller, _append(table_id, info, None))
+        if not self._verify:
+            return self._decided(proposal, info, b"", self._decide(caller, _append(table_id, info, None)))
+        attempt = self._attempts.get(table_id)
+        if attempt is None or attempt.version != info.version:
+            return self._verified(caller, proposal, info, place)
+        waiting: asyncio.Future[Receipt | None] = asyncio.get_running_loop().create_future()
+        attempt.waiting.append((caller, proposal, waiting))
+        return waiting
 
-    # --- the short way: nothing to read but what is remembered ---
+    # --- the short way: nothing of the table is read but the staged file ---
 
-    def _is_direct(self, caller: Caller, proposal: Proposal) -> bool:
-        if self._verify or proposal.changes is not None or proposal.uniform is not None:
-            return False
-        if proposal.published is not None and proposal.info and proposal.published >= proposal.info.version:
-            return False
-        if proposal.expect_etag is not None or not self._access.permitted(
-            caller, Action.COMMIT, proposal.table_id
-        ):
-            return False
-        place = self._places.get(proposal.table_id)
-        return place is not None and _is_at(place, proposal.location)
+    def _known_place(self, caller: Caller, proposal: Proposal, info: CommitInfo) -> Place | None:
+        """Where the table lies, if all that this commit depends on is the version; None says nothing."""
+        if proposal.changes is not None or proposal.uniform is not None or proposal.expect_etag is not None:
+            return None
+        if proposal.published is not None and proposal.published >= info.version:
+            return None
+        place = self._places.known(proposal.table_id)
+        if place is None or not place.is_at(proposal.location):
+            return None
+        permitted = self._access.permitted(caller, Action.COMMIT, proposal.table_id)
+        return None if permitted is None else place
 
-    def _direct(self, caller: Caller, proposal: Proposal, info: CommitInfo) -> Awaitable[Receipt]:
-        self._publishing.soon(proposal.table_id)
-        return self._decide(caller, _append(proposal.table_id, info, None))
+    def _verified(
+        self, caller: Caller, proposal: Proposal, info: CommitInfo, place: Place
+    ) -> Awaitable[Receipt]:
+        data = place.objects.get_at_once(delta.staged_name(info.file_name))
+        if data is None:
+            return self._attempted(proposal, info, self._when_read(caller, proposal, info, place))
+        try:
+            summary = self._examined(data, info)
+        except Invalid:
+            # Whether it is late comes first, whatever is wrong with its file.
+            return self._commit(caller, proposal, info)
+        if not is_plain(summary):
+            return self._commit(caller, proposal, info)
+        deciding = self._decide(caller, _append(proposal.table_id, info, summary))
+        return self._decided(proposal, info, data, deciding)
+
+    async def _when_read(self, caller: Caller, proposal: Proposal, info: CommitInfo, place: Place) -> Receipt:
+        try:
+            data = await place.objects.get(delta.staged_name(info.file_name))
+            summary = self._examined(data, info)
+        except (NotFound, Invalid):
+            return await self._commit(caller, proposal, info)
+        if not is_plain(summary):
+            return await self._commit(caller, proposal, info)
+        deciding = self._decide(caller, _append(proposal.table_id, info, summary))
+        return await self._decided(proposal, info, data, deciding)
+
+    def _attempted(
+        self, proposal: Proposal, info: CommitInfo, work: Awaitable[Receipt]
+    ) -> asyncio.Future[Receipt]:
+        """Let those who want the same version wait for what becomes of this commit."""
+        future = asyncio.ensure_future(work)
+        table_id = proposal.table_id
+        if table_id not in self._attempts:
+            attempt = self._attempts[table_id] = _Attempt(info.version)
+            future.add_done_callback(lambda _: self._end(table_id, attempt))
+        return future
+
+    def _end(self, table_id: str, attempt: _Attempt) -> None:
+        """Those who waited come again: they are late now, or may try themselves."""
+        del self._attempts[table_id]
+        for caller, proposal, waiting in attempt.waiting:
+            if waiting.done():
+                continue
+            try:
+                again = asyncio.ensure_future(self.propose(caller, proposal))
+            except Exception as error:
+                waiting.set_exception(error)
+            else:
+                again.add_done_callback(partial(_hand_on, to=waiting))
+
+    def _decided(
+        self, proposal: Proposal, info: CommitInfo, data: bytes, deciding: Awaitable[Receipt]
+    ) -> asyncio.Future[Receipt]:
+        future = asyncio.ensure_future(deciding)
+        future.add_done_callback(lambda done: self._follow(proposal, info, data, done))
+        return future
+
+    def _follow(
+        self, proposal: Proposal, info: CommitInfo, data: bytes, done: asyncio.Future[Receipt]
+    ) -> None:
+        table_id = proposal.table_id
+        error = None if done.cancelled() else done.exception()
+        if isinstance(error, Conflict):
+            for detail in error.conflicts:
+                if detail.reason in _VERSIONS and isinstance(detail.current, int):
+                    self._learn(detail.subject, detail.current)
+        if done.cancelled() or error is not None:
+            return
+        if data:
+            self._publishing.keep(table_id, info.file_name, data)
+        self.settle(proposal, info)
+
+    def settle(self, proposal: Proposal, info: CommitInfo) -> None:
+        """A proposal is decided: what follows from it."""
+        table_id = proposal.table_id
+        self._learn(table_id, info.version)
+        self._publishing.soon(table_id)
+        if proposal.published:
+            self._publishing.told(table_id, proposal.published)
+
+    def _learn(self, table_id: str, version: int) -> None:
+        known = self._newest.get(table_id, -1)
+        if known < version:
+            if len(self._newest) >= NEWEST_LIMIT:
+                self._newest.clear()
+            self._newest[table_id] = version
 
     # --- the whole way ---
 
     async def _commit(self, caller: Caller, proposal: Proposal, info: CommitInfo) -> Receipt:
+        append = await self.prepare(caller, proposal, info)
+        return await self._decided(proposal, info, b"", self._decide(caller, append))
+
+    async def prepare(self, caller: Caller, proposal: Proposal, info: CommitInfo) -> ledger.Append:
+        """The operation that decides a proposal, after all that can be found wrong with it before."""
         full = await self._table(caller, proposal)
         table = full.table
         if info.version <= table.version:
             # Made for a state that is past: whatever else is wrong with it, it is late or a repetition.
-            return await self._decide(caller, _append(table.id, info, None))
+            return _append(table.id, info, None)
         if proposal.published is not None and proposal.published > table.version:
             raise Invalid("the published version is above the last version", field="latest_published_version")
-        summary = await self._staged(table, info) if self._verify else None
+        summary = await self._staged_or_ratified(table, info) if self._verify else None
         append = _append(table.id, info, summary)
         changes = proposal.changes
         if summary is not None:
             changes = completed(changes, summary, full.details.columns)
         if changes is not None or proposal.uniform is not None:
-            append = _with_changes(append, full, info, changes or Changes(), proposal.uniform)
+            append = with_changes(append, full, info, changes or Changes(), proposal.uniform)
         if proposal.expect_etag is not None:
             append = msgspec.structs.replace(append, expect_etag=proposal.expect_etag)
         if summary is not None:
             compare(table, append, summary)
-        receipt = await self._decide(caller, append)
-        self._publishing.soon(table.id)
-        return receipt
+        return append
 
     def _decide(self, caller: Caller, append: ledger.Append) -> Awaitable[Receipt]:
         principal = caller.principal
@@ -123,20 +241,8 @@ class Commits:
             Transaction(principal.id, self._clock.now_ms(), (append,), epoch=principal.epoch)
         )
 
-    async def _staged(self, table: Table, info: CommitInfo) -> CommitSummary | None:
-        """What the staged file says. One that is gone may have been ratified before: the ledger knows."""
-        objects = self._open(Location.parse(table.location))
-        try:
-            data = await objects.get(delta.staged_name(info.file_name))
-        except NotFound:
-            standing = await self._store.commits(table.id, ledger.MAIN, info.version, info.version, 1)
-            if standing and standing[0].token == info.file_name:
-                return None
-            raise Invalid(
-                f"the staged commit {info.file_name} does not exist",
-                field="commit_info.file_name",
-                fix=f"write it to {delta.STAGED_FOLDER} of the table before committing it",
-            ) from None
+    def _examined(self, data: bytes, info: CommitInfo) -> CommitSummary:
+        """What the staged file says, if that is what the request says of it."""
         if len(data) != info.file_size:
             raise Invalid(
                 f"the staged commit has {len(data)} bytes, the request says {info.file_size}",
@@ -151,6 +257,21 @@ class Commits:
             )
         return summary
 
+    async def _staged_or_ratified(self, table: Table, info: CommitInfo) -> CommitSummary | None:
+        """A staged file that is gone may have been ratified before: the ledger knows."""
+        try:
+            data = await self._places.of(table).objects.get(delta.staged_name(info.file_name))
+        except NotFound:
+            standing = await self._store.commits(table.id, ledger.MAIN, info.version, info.version, 1)
+            if standing and standing[0].token == info.file_name:
+                return None
+            raise Invalid(
+                f"the staged commit {info.file_name} does not exist",
+                field="commit_info.file_name",
+                fix=f"write it to {delta.STAGED_FOLDER} of the table before committing it",
+            ) from None
+        return self._examined(data, info)
+
     async def _notice(self, caller: Caller, proposal: Proposal) -> None:
         """A client says that it has published; we look before we believe."""
         table = (await self._table(caller, proposal)).table
@@ -163,7 +284,7 @@ class Commits:
         """A change of metadata without a commit."""
         full = await self._table(caller, proposal)
         assert proposal.changes is not None
-        head, definition = _changed(full, None, proposal.changes, proposal.uniform)
+        head, definition = changed(full, None, proposal.changes, proposal.uniform)
         principal = caller.principal
         operation = ledger.AlterTable(
             table_id=full.table.id,
@@ -179,35 +300,33 @@ class Commits:
         )
 
     async def _table(self, caller: Caller, proposal: Proposal) -> FullTable:
-        full = await self._store.full_table(proposal.table_id.lower())
+        full = await self._store.full_table(proposal.table_id)
         if full is None:
             raise missing("table", proposal.table_id)
         table = full.table
         chain = await self._access.table_chain(caller, table)
         await self._access.require(caller, Action.COMMIT, chain, proposal.table_id)
-        place = Location.parse(table.location)
-        if not _is_at(place, proposal.location):
-            raise Invalid("table_uri is not the location of this table", field="table_uri")
+        require_location(table, proposal.location)
         managed = is_managed_delta(table)
         if not managed and (proposal.info is not None or proposal.published is not None):
             raise Invalid("the catalog does not manage the commits of this table", field="table_id")
         if managed:
-            if len(self._places) >= PLACES_LIMIT:
-                self._places.clear()
-            self._places[table.id] = place
+            self._places.of(table)
         return full
 
 
-def _is_at(place: Location, location: str | None) -> bool:
-    if location is None or location == place.text or location == place.canonical:
-        return True
-    return Location.parse(location, field="table_uri").prefix == place.prefix
+def require_location(table: Table, location: str | None) -> None:
+    """`file:/x`, `file:///x` and `/x` are one place, with or without a slash at the end."""
+    if location is None:
+        return
+    if Location.parse(location, field="table_uri").prefix != Location.parse(table.location).prefix:
+        raise Invalid("table_uri is not the location of this table", field="table_uri")
 
 
 def _append(table_id: str, info: CommitInfo, summary: CommitSummary | None) -> ledger.Append:
     """The staged file's name is the token: the same file for the same version is the same commit."""
     return ledger.Append(
-        table_id=table_id.lower(),
+        table_id=table_id,
         version=info.version,
         token=info.file_name,
         operation=(summary.operation if summary else None) or "WRITE",
@@ -216,83 +335,12 @@ def _append(table_id: str, info: CommitInfo, summary: CommitSummary | None) -> l
     )
 
 
-def _with_changes(
-    append: ledger.Append, full: FullTable, info: CommitInfo, changes: Changes, uniform: Uniform | None
-) -> ledger.Append:
-    head, definition = _changed(full, info, changes, uniform)
-    if changes.only_row_tracking() and uniform is None:
-        return msgspec.structs.replace(append, head=_encode(head))
-    # What was merged here was read at this etag.
-    return msgspec.structs.replace(
-        append, head=_encode(head), definition=definition, expect_etag=full.table.etag
-    )
-
-
-def _changed(
-    full: FullTable, info: CommitInfo | None, changes: Changes, uniform: Uniform | None
-) -> tuple[DeltaHead, ledger.Definition]:
-    """The state and definition of a table after the changes."""
-    head = delta.head_of(full.table.head)
-    properties = _merged(full.details.properties, changes)
-    replacing: dict[str, Any] = {}
-    if not isinstance(changes.protocol, msgspec.UnsetType):
-        replacing["protocol"] = changes.protocol
-    elif isinstance(changes.properties, dict) and any(
-        k.startswith("delta.feature.") for k in changes.properties
-    ):
-        replacing["protocol"] = delta.protocol_of(changes.properties)
-    if not isinstance(changes.partition_columns, msgspec.UnsetType):
-        replacing["partition_columns"] = changes.partition_columns
-    domains = {
-        name: value
-        for name, value in {**head.domains, **changes.set_domains}.items()
-        if name not in changes.remove_domains
-    }
-    replacing["domains"] = domains
-    if info is not None and not changes.only_row_tracking():
-        replacing["updated_version"] = info.version
-        replacing["updated_timestamp"] = info.timestamp
-    if not isinstance(changes.snapshot_version, msgspec.UnsetType):
-        replacing["updated_version"] = changes.snapshot_version
-    if not isinstance(changes.snapshot_timestamp, msgspec.UnsetType):
-        replacing["updated_timestamp"] = changes.snapshot_timestamp
-    if uniform is not None:
-        replacing["uniform"] = _checked_uniform(full.table, info, properties, uniform)
-    changed = msgspec.structs.replace(head, **replacing)
-    if head.managed:
-        delta.require_managed(full.table.id, changed.protocol, properties)
-    columns = changes.columns
-    names: tuple[str, ...] = ()
-    if not isinstance(columns, msgspec.UnsetType):
-        names = tuple(str(each["name"]) for each in msgspec.json.decode(columns) if "name" in each)
-    return changed, ledger.Definition(
-        comment=changes.comment, properties=properties, columns=columns, column_names=names
-    )
-
-
-def _merged(current: dict[str, str], changes: Changes) -> dict[str, str]:
-    if isinstance(changes.properties, dict):
-        return delta.stored_properties(changes.properties)
-    both = set(changes.set_properties) & set(changes.remove_properties)
-    if both:
-        raise Invalid(f"{min(both)} is both set and removed", field="remove-properties")
-    merged = {**current, **delta.stored_properties(changes.set_properties)}
-    return {key: value for key, value in merged.items() if key not in changes.remove_properties}
-
-
-def _checked_uniform(
-    table: Table, info: CommitInfo | None, properties: dict[str, str], uniform: Uniform
-) -> Uniform:
-    if "iceberg" not in properties.get(_UNIFORM, "").split(","):
-        raise Invalid(f"uniform needs the property {_UNIFORM} with iceberg", field="uniform")
-    root, place = Location.parse(table.location), Location.parse(uniform.metadata_location, field="uniform")
-    if not root.contains(place) or root == place:
-        raise Invalid(
-            "metadata_location must lie below the table's location", field="uniform.iceberg.metadata_location"
-        )
-    if info is not None and uniform.converted_version != info.version:
-        raise Invalid(
-            "converted_delta_version must be the version of this commit",
-            field="uniform.iceberg.converted_delta_version",
-        )
-    return uniform
+def _hand_on(done: asyncio.Future[Receipt | None], to: asyncio.Future[Receipt | None]) -> None:
+    if to.done():
+        return
+    if done.cancelled():
+        to.cancel()
+    elif (error := done.exception()) is not None:
+        to.set_exception(error)
+    else:
+        to.set_result(done.result())

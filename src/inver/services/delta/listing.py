@@ -55,5 +55,4 @@ def _listed(full: FullTable, table: Table, details: TableDetails, head: DeltaHea
         created_by=full.created_by,
         updated_by=full.updated_by,
         properties=shown_properties(head, details.properties),
-        tail=None,
     )

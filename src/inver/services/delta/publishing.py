@@ -9,95 +9,128 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Mapping
+from itertools import islice
+from time import monotonic
 
 import msgspec
 
+from inver import failpoints
 from inver.domain import delta
 from inver.domain.delta import CommitInfo
-from inver.domain.locations import Location
 from inver.errors import Broken, NotFound
 from inver.ports import ObjectStore, Store
+from inver.services.delta.places import Places
 
 log = logging.getLogger("inver.publishing")
 
 SCAN_S = 30.0
 SCAN_LIMIT = 1_000
+LOOK_S = 0.1
+AT_ONCE = 16
+"""Tables that are published side by side; within a table the order is that of its versions."""
+FILES = 200
+CONTENT, CONTENTS = 4_096, 2_000
+"""Up to this many staged files of this many bytes are remembered until they are published."""
 LAST_VERSION = 2**63 - 1
 
-_info = msgspec.json.Decoder(CommitInfo).decode
+_infos = msgspec.json.Decoder(list[CommitInfo]).decode
 
 
 class Publishing:
     """`delay_s` leaves the first move to the writer, who usually publishes its own commit at once."""
 
-    def __init__(
-        self, store: Store, open_objects: Callable[[Location], ObjectStore], delay_s: float = 2.0
-    ) -> None:
+    def __init__(self, store: Store, places: Places, delay_s: float = 2.0) -> None:
         self._store = store
-        self._open = open_objects
+        self._places = places
         self._delay_s = delay_s
         self._waiting: dict[str, None] = {}
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._told: dict[str, int] = {}
+        self._contents: dict[tuple[str, str], bytes] = {}
         self.published = 0
         self.failed = 0
 
     def soon(self, table_id: str) -> None:
+        """There is something to publish, unless its writer does."""
         self._waiting[table_id] = None
+
+    def keep(self, table_id: str, file_name: str, data: bytes) -> None:
+        """A staged file that was read for its commit need not be read again, if it is small."""
+        if len(data) > CONTENT:
+            return
+        if len(self._contents) >= CONTENTS:
+            self._contents.clear()
+        self._contents[table_id, file_name] = data
+
+    def told(self, table_id: str, version: int) -> None:
+        """A writer says that it has published up to this version: we look before we believe."""
+        if self._told.get(table_id, -1) < version:
+            self._told[table_id] = version
 
     async def run(self) -> None:
         """Until cancelled: what was committed here soon, what others left behind now and then."""
-        rounds = 0
+        next_round = next_scan = monotonic()
         while True:
-            if rounds % max(1, int(SCAN_S / self._delay_s)) == 0:
+            now = monotonic()
+            if now >= next_scan:
                 await self._scan()
-            rounds += 1
-            waiting, self._waiting = self._waiting, {}
-            for table_id in waiting:
-                await self._try(table_id)
-            await asyncio.sleep(self._delay_s)
+                next_scan = now + SCAN_S
+            due, self._told = self._told, {}
+            if now >= next_round:
+                waiting, self._waiting = self._waiting, {}
+                due.update(dict.fromkeys(waiting, LAST_VERSION))
+                next_round = now + self._delay_s
+            await self._publish_all(due)
+            await asyncio.sleep(min(LOOK_S, self._delay_s))
 
-    async def publish(self, table_id: str) -> int:
-        """Bring the log up to the last ratified version; returns the version that is published now."""
-        lock = self._locks.setdefault(table_id, asyncio.Lock())
+    async def publish(self, table_id: str) -> None:
+        """Bring the log up to the last ratified version."""
+        reached: dict[str, int] = {}
         try:
-            async with lock:
-                return await self._publish(table_id)
+            await self._copy(table_id, LAST_VERSION, reached)
         finally:
-            if not lock.locked():
-                self._locks.pop(table_id, None)
+            await self._store.mark_published(reached)
 
-    async def _publish(self, table_id: str) -> int:
-        found = await self._store.tail(table_id, 0, LAST_VERSION)
-        if found is None:
-            return -1
-        table, commits = found
-        if not commits:
-            return table.published
-        objects = self._open(Location.parse(table.location))
-        done = table.published
-        try:
-            for commit in reversed(commits):
-                await self._copy(objects, _info(commit.payload))
-                done = commit.version
-                self.published += 1
-        finally:
-            if done > table.published:
-                await self._store.mark_published(table_id, done)
-        return done
+    async def _publish_all(self, due: Mapping[str, int]) -> None:
+        tables = iter(due.items())
+        while some := tuple(islice(tables, AT_ONCE)):
+            reached: dict[str, int] = {}
+            await asyncio.gather(*(self._try(table_id, last, reached) for table_id, last in some))
+            try:
+                await self._store.mark_published(reached)
+            except Exception:
+                log.exception("published commits could not be marked")
 
-    async def _copy(self, objects: ObjectStore, info: CommitInfo) -> None:
-        target = delta.published_name(info.version)
+    async def _try(self, table_id: str, last: int, reached: dict[str, int]) -> None:
         try:
-            data = await objects.get(delta.staged_name(info.file_name))
-        except NotFound:
-            # Its writer published it and cleaned up, or the version is lost: only the log can tell.
-            if await objects.head(target) is None:
-                raise
+            await self._copy(table_id, last, reached)
+        except Exception as error:
+            # One table's trouble is its own; the next scan finds it again.
+            self.failed += 1
+            log.warning("table %s could not be published: %s", table_id, type(error).__name__)
+
+    async def _copy(self, table_id: str, last: int, reached: dict[str, int]) -> None:
+        """Note in `reached` how far the log is known to go, also when the rest fails."""
+        found = await self._store.tail(table_id, 0, last)
+        if found is None or found.commits == b"[]":
             return
-        if not await objects.put_if_absent(target, data) and await objects.get(target) != data:
-            # Somebody wrote past the catalog. Marking it would hide the commit that was ratified.
-            raise Broken(f"{target} is not the commit that was ratified")
+        objects = self._places.of(found.table).objects
+        commits = _infos(found.commits)
+        commits.reverse()
+        for start in range(0, len(commits), FILES):
+            some = commits[start : start + FILES]
+            pairs = [(self._source(table_id, each), delta.published_name(each.version)) for each in some]
+            count = await objects.copy_if_absent(pairs)
+            failpoints.hit("published_before_mark")
+            self.published += count
+            if count:
+                reached[table_id] = some[count - 1].version
+            if count < len(pairs):
+                raise await _refusal(objects, some[count])
+
+    def _source(self, table_id: str, commit: CommitInfo) -> str | bytes:
+        known = self._contents.pop((table_id, commit.file_name), None)
+        return delta.staged_name(commit.file_name) if known is None else known
 
     async def _scan(self) -> None:
         try:
@@ -106,10 +139,10 @@ class Publishing:
         except Exception:
             log.exception("unpublished tables could not be listed")
 
-    async def _try(self, table_id: str) -> None:
-        try:
-            await self.publish(table_id)
-        except Exception as error:
-            # One table's trouble is its own; the next scan finds it again.
-            self.failed += 1
-            log.warning("table %s could not be published: %s", table_id, type(error).__name__)
+
+async def _refusal(objects: ObjectStore, commit: CommitInfo) -> Exception:
+    name = delta.published_name(commit.version)
+    if await objects.head(name) is None:
+        return NotFound(f"{commit.file_name} is gone, and {name} is not there", kind="object")
+    # Somebody wrote past the catalog. Marking it would hide the commit that was ratified.
+    return Broken(f"{name} is not the commit that was ratified")

@@ -4,40 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from hashlib import sha256
-from itertools import pairwise
 
 import msgspec
 
 from inver.clock import Clock
 from inver.domain import delta, ledger
-from inver.domain.delta import CommitInfo, CommitSummary, DeltaHead
+from inver.domain.delta import CommitSummary, DeltaHead
 from inver.domain.grants import Action
 from inver.domain.ledger import Receipt, Transaction, Work
 from inver.domain.locations import Location
-from inver.domain.names import check_name, dotted
+from inver.domain.names import check_name, dotted, path_key
 from inver.domain.tables import Format, State, Table, TableKind, is_managed_delta
-from inver.errors import AlreadyExists, Forbidden, Invalid, NotFound
+from inver.errors import AlreadyExists, Forbidden, Invalid, NotFound, Unavailable
 from inver.ids import new_id
-from inver.ports import FullTable, ObjectStore, Store
+from inver.ports import FullTable, LogTail, ObjectStore, Store
 from inver.services.access import Access, missing
 from inver.services.context import Caller
-from inver.services.delta.commits import Commits
+from inver.services.delta.commits import Commits, require_location
+from inver.services.delta.first_version import description, first_head, first_payload
+from inver.services.delta.reports import check_report
 from inver.services.delta.types import (
     CommitReport,
+    Definition,
     Loaded,
     NewTable,
     Proposal,
+    Snapshot,
     Staged,
     Tail,
 )
+from inver.services.intents import CreateTable
 from inver.services.names import Names, TableRef, split_name
 from inver.services.placement import Placement
-from inver.services.transactions import CreateTable, Transactions
+from inver.services.transactions import Transactions
 
 UNSTAGE = "table.unstage"
 LAST_VERSION = 2**63 - 1
+DEFINITIONS = 4_096
+TRIES = 5
 
-_info = msgspec.json.Decoder(CommitInfo).decode
 _encode = msgspec.json.encode
 
 
@@ -65,6 +70,7 @@ class DeltaTables:
         self._open = open_objects
         self._summarize = summarize
         self._stage_ms = stage_ms
+        self._definitions: dict[str, Definition] = {}
 
     # --- creation ---
 
@@ -120,18 +126,18 @@ class DeltaTables:
         if await self._store.table_by_name(catalog, path, name) is not None:
             raise AlreadyExists(f"table {dotted(new.name)!r} already exists", kind="table")
         data, summary = await self._first_version(table)
-        head, properties = _first_head(table.id, new, summary)
+        head, properties = first_head(table.id, new, summary)
         first = ledger.Append(
             table_id=table.id,
             version=0,
             token=fingerprint,
             operation=summary.operation or "CREATE TABLE",
-            payload=_first_payload(head, len(data)),
+            payload=first_payload(head, len(data)),
             counts=_encode(summary.counts),
             head=_encode(head),
         )
         definition = ledger.Definition(
-            comment=new.comment if new.comment is not None else _description(summary),
+            comment=new.comment if new.comment is not None else description(summary),
             properties=properties,
             columns=new.columns,
             column_names=column_names(new.columns),
@@ -144,7 +150,7 @@ class DeltaTables:
             definition=definition,
         )
         await self._decide(caller, self._clock.now_ms(), operation)
-        return await self._loaded(await self._full(table.id), LAST_VERSION)
+        return _loaded(await self._full(table.id))
 
     async def register(
         self,
@@ -155,8 +161,9 @@ class DeltaTables:
         columns: bytes = b"[]",
         properties: dict[str, str] | None = None,
         comment: str | None = None,
+        head: DeltaHead | None = None,
     ) -> Loaded:
-        """An external table: its files and its log belong to others."""
+        """An external table: its files and its log belong to others. `head` is what is known of the log."""
         intent = CreateTable(
             name=name,
             format=format,
@@ -165,9 +172,10 @@ class DeltaTables:
             columns=columns,
             properties=properties or {},
             comment=comment,
+            head=None if head is None else _encode(head),
         )
         receipt = await self._transactions.decide(caller, [intent])
-        return await self._loaded(await self._full(receipt.results[0].subject), LAST_VERSION)
+        return _loaded(await self._full(receipt.results[0].subject))
 
     # --- reading ---
 
@@ -175,11 +183,26 @@ class DeltaTables:
         full = await self._find(ref)
         chain = await self._access.table_chain(caller, full.table)
         await self._access.require(caller, Action.LOAD, chain, ref.shown())
-        return await self._loaded(full, LAST_VERSION)
+        return _loaded(full)
 
     async def changed(self, table_id: str) -> Loaded:
         """What the caller has just made of a table. No right is asked for: the change itself needed one."""
-        return await self._loaded(await self._full(table_id), LAST_VERSION)
+        return _loaded(await self._full(table_id))
+
+    async def snapshot(self, caller: Caller, name: tuple[str, ...]) -> Snapshot:
+        """What a reader of the table needs, and nothing that only people want to see."""
+        catalog, path, short = split_name(name, "table.name")
+        found = await self._store.tail_by_name(catalog, path, short)
+        if found is None:
+            raise missing("table", dotted(name))
+        await self._require_load(caller, found, dotted(name))
+        return await self._snapshot(found)
+
+    async def changed_snapshot(self, table_id: str) -> Snapshot:
+        found = await self._store.tail(table_id, 0, LAST_VERSION)
+        if found is None:
+            raise missing("table", table_id)
+        return await self._snapshot(found)
 
     async def tail(
         self, caller: Caller, table_id: str, location: str | None, first: int, last: int | None
@@ -192,13 +215,20 @@ class DeltaTables:
         found = await self._store.tail(table_id.lower(), first, LAST_VERSION if last is None else last)
         if found is None:
             raise missing("table", table_id)
-        table, commits = found
-        chain = await self._access.table_chain(caller, table)
-        await self._access.require(caller, Action.LOAD, chain, table_id)
-        require_location(table, location)
-        if not is_managed_delta(table):
-            return Tail([], -1)
-        return Tail([_info(commit.payload) for commit in commits], table.version)
+        await self._require_load(caller, found, table_id)
+        if location != found.table.location:
+            require_location(found.table, location)
+        if not is_managed_delta(found.table):
+            return Tail(b"[]", -1)
+        return Tail(found.commits, found.table.version)
+
+    def is_known_as(self, caller: Caller, table_id: str, name: tuple[str, ...]) -> bool:
+        """Whether a table that the caller may commit to has this name; False says nothing.
+
+        It holds in the caller's epoch, which the decision about a commit compares with its own.
+        """
+        chain = self._access.permitted(caller, Action.COMMIT, table_id)
+        return chain is not None and (chain[0].name == name or path_key(chain[0].name) == path_key(name))
 
     # --- writing ---
 
@@ -241,7 +271,7 @@ class DeltaTables:
         first = await self._store.commits(table.id, ledger.MAIN, 0, 0, 1)
         if not first or first[0].token != fingerprint:
             raise AlreadyExists(f"the staged table {table.id} is finished already", kind="table")
-        return await self._loaded(await self._full(table.id), LAST_VERSION)
+        return _loaded(await self._full(table.id))
 
     async def _find(self, ref: TableRef) -> FullTable:
         if ref.id is not None:
@@ -256,27 +286,32 @@ class DeltaTables:
     async def _full(self, table_id: str) -> FullTable:
         return await self._find(TableRef(id=table_id))
 
-    async def _loaded(self, full: FullTable, last: int) -> Loaded:
-        table = full.table
-        head = delta.head_of(table.head if table.format is Format.DELTA else None)
-        tail = None
-        if head.managed:
-            found = await self._store.tail(table.id, 0, last)
-            if found is None:
-                raise missing("table", table.name)
-            table, commits = found
-            tail = Tail([_info(commit.payload) for commit in commits], table.version)
-        return Loaded(
-            table=table,
-            details=full.details,
-            head=head,
-            full_name=full.full_name,
-            owner=full.owner,
-            created_by=full.created_by,
-            updated_by=full.updated_by,
-            properties=delta.shown_properties(head, full.details.properties),
-            tail=tail,
-        )
+    async def _require_load(self, caller: Caller, found: LogTail, shown: str) -> None:
+        table, principal = found.table, caller.principal
+        if found.epoch == principal.epoch and self._access.permitted(caller, Action.LOAD, table.id):
+            return
+        chain = await self._access.table_chain(caller, table)
+        await self._access.require(caller, Action.LOAD, chain, shown)
+
+    async def _snapshot(self, found: LogTail) -> Snapshot:
+        for _ in range(TRIES):
+            definition = self._definitions.get(found.table.id)
+            if definition is None or not definition.is_of(found.table):
+                definition = _definition(await self._full(found.table.id))
+                self._remember(found.table.id, definition)
+            if definition.is_of(found.table):
+                tail = Tail(found.commits, found.table.version) if definition.head.managed else None
+                return Snapshot(found.table, definition, tail)
+            again = await self._store.tail(found.table.id, 0, LAST_VERSION)
+            if again is None:
+                raise missing("table", found.table.name)
+            found = again
+        raise Unavailable("the table changes too fast; send the request again")
+
+    def _remember(self, table_id: str, definition: Definition) -> None:
+        if len(self._definitions) >= DEFINITIONS:
+            self._definitions.clear()
+        self._definitions[table_id] = definition
 
     async def _decide(
         self, caller: Caller, now: int, operation: ledger.Operation, work: Work | None = None
@@ -287,83 +322,31 @@ class DeltaTables:
         )
 
 
-def _first_head(table_id: str, new: NewTable, summary: CommitSummary) -> tuple[DeltaHead, dict[str, str]]:
-    """The state of a new table, from what its version 0 says and what the request says of it."""
-    if summary.protocol is None or summary.metadata is None:
-        raise Invalid("version 0 has no protocol or no metadata", field="storage_location")
-    written = summary.metadata.properties
-    delta.require_managed(table_id, summary.protocol, written)
-    declared = new.protocol
-    if declared is None and any(key.startswith("delta.feature.") for key in new.properties):
-        declared = delta.protocol_of(new.properties)
-    if declared is not None:
-        delta.require_managed(table_id, declared, new.properties or written)
-        if set(declared.writer_features) != set(summary.protocol.writer_features):
-            odd = set(declared.writer_features) ^ set(summary.protocol.writer_features)
-            raise Invalid(
-                "the table features differ from those in version 0", field="delta.feature." + min(odd)
-            )
-    elif new.properties and new.properties.get(delta.TABLE_ID, table_id) != table_id:
-        raise Invalid(f"{delta.TABLE_ID} must be the id of the staging table", field=delta.TABLE_ID)
-    if summary.timestamp is None:
-        raise Invalid("version 0 has no in-commit timestamp", field="delta.enableInCommitTimestamps")
-    if new.timestamp is not None and new.timestamp != summary.timestamp:
-        raise Invalid("the timestamp differs from that of version 0", field="last-commit-timestamp-ms")
-    partition = summary.metadata.partition_columns
-    if new.partition_columns is not None and tuple(new.partition_columns) != partition:
-        raise Invalid("the partition columns differ from those of version 0", field="partition-columns")
-    domains = {name: msgspec.json.decode(text) for name, text in summary.domains.items() if text is not None}
-    head = DeltaHead(
-        protocol=summary.protocol,
-        partition_columns=partition,
-        domains=domains,
-        updated_version=0,
-        updated_timestamp=summary.timestamp,
-        uniform=new.uniform,
+def _definition(full: FullTable) -> Definition:
+    table = full.table
+    head = delta.head_of(table.head if table.format is Format.DELTA else None)
+    return Definition(
+        etag=table.etag,
+        stored_head=table.head,
+        head=head,
+        columns=full.details.columns,
+        properties=delta.shown_properties(head, full.details.properties),
     )
-    return head, delta.stored_properties({**written, **new.properties})
 
 
-def _description(summary: CommitSummary) -> str | None:
-    return None if summary.metadata is None else summary.metadata.description
-
-
-def _first_payload(head: DeltaHead, size: int) -> bytes:
-    """Version 0 is published by its writer, so its commit row names the published file."""
-    name = delta.published_name(0).rpartition("/")[2]
-    return _encode(CommitInfo(0, head.updated_timestamp, name, size, head.updated_timestamp))
-
-
-def require_location(table: Table, location: str | None) -> None:
-    """`file:/x`, `file:///x` and `/x` are one place, with or without a slash at the end."""
-    if location is None:
-        return
-    if Location.parse(location, field="table_uri").prefix != Location.parse(table.location).prefix:
-        raise Invalid("table_uri is not the location of this table", field="table_uri")
+def _loaded(full: FullTable) -> Loaded:
+    head = delta.head_of(full.table.head if full.table.format is Format.DELTA else None)
+    return Loaded(
+        table=full.table,
+        details=full.details,
+        head=head,
+        full_name=full.full_name,
+        owner=full.owner,
+        created_by=full.created_by,
+        updated_by=full.updated_by,
+        properties=delta.shown_properties(head, full.details.properties),
+    )
 
 
 def column_names(columns: bytes) -> tuple[str, ...]:
     return tuple(str(column["name"]) for column in msgspec.json.decode(columns) if "name" in column)
-
-
-def check_report(table: Table, report: CommitReport) -> None:
-    for name in report.__struct_fields__:
-        value = getattr(report, name)
-        if isinstance(value, int) and value < 0:
-            raise Invalid(f"{name} must not be negative", field=name)
-    if report.version is not None and report.version > table.version:
-        raise Invalid(f"version {report.version} does not exist", field="commit_version")
-    histogram = report.histogram
-    if histogram is None:
-        return
-    boundaries = histogram.boundaries
-    if not boundaries or boundaries[0] != 0:
-        raise Invalid("the first boundary must be 0", field="file_size_histogram.sorted_bin_boundaries")
-    if any(low >= high for low, high in pairwise(boundaries)):
-        raise Invalid("boundaries must rise", field="file_size_histogram.sorted_bin_boundaries")
-    for name in ("file_counts", "total_bytes"):
-        values = getattr(histogram, name)
-        if len(values) != len(boundaries):
-            raise Invalid(f"{name} needs one value per boundary", field=f"file_size_histogram.{name}")
-        if any(value < 0 for value in values):
-            raise Invalid(f"{name} must not be negative", field=f"file_size_histogram.{name}")

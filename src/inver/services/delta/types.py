@@ -73,14 +73,41 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tail(msgspec.Struct, frozen=True):
-    """Ratified commits that may not be published yet, newest first, and the version of the table."""
+    """Ratified commits that may not be published yet, newest first, and the version of the table.
 
-    commits: list[CommitInfo]
+    `commits` is a JSON array of `CommitInfo` as it was kept.
+    """
+
+    commits: bytes
     latest: int
 
 
+class Definition(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What a Delta table is besides its version, as of one etag and one state."""
+
+    etag: int
+    stored_head: bytes | None
+    head: DeltaHead
+    columns: bytes
+    properties: dict[str, str]
+
+    def is_of(self, table: Table) -> bool:
+        return self.etag == table.etag and self.stored_head == table.head
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """A table for its readers. `tail` is None when the catalog does not manage it.
+
+    The definition is the same object until it changes, so what is made of it can be kept with it.
+    """
+
+    table: Table
+    definition: Definition
+    tail: Tail | None
+
+
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a load of a Delta table tells. `tail` is None when the catalog does not manage it."""
+    """Everything that people and older clients are told of a table."""
 
     table: Table
     details: TableDetails
@@ -90,7 +117,6 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     created_by: str
     updated_by: str
     properties: dict[str, str]
-    tail: Tail | None
 
 
 class Histogram(msgspec.Struct, frozen=True):

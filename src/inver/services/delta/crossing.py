@@ -1,0 +1,62 @@
+"""Delta commits as part of a transaction that spans formats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from inver.domain import delta
+from inver.domain.delta import CommitInfo
+from inver.domain.ledger import Operation, Work
+from inver.domain.uuids import is_uuid
+from inver.errors import Invalid, Refused
+from inver.services.context import Caller
+from inver.services.delta.commits import Commits
+from inver.services.delta.types import Proposal
+
+
+class DeltaPortions:
+    def __init__(self, commits: Commits) -> None:
+        self._commits = commits
+
+    async def __call__(self, caller: Caller, asked: Sequence[tuple[int, Proposal]]) -> DeltaPortion:
+        portion = DeltaPortion(self._commits)
+        for index, proposal in asked:
+            try:
+                await portion.add(caller, index, proposal)
+            except Refused as refused:
+                refused.operation = index
+                raise
+        return portion
+
+
+class DeltaPortion:
+    """Staged commits are written by the client; what follows a decision is their publication."""
+
+    def __init__(self, commits: Commits) -> None:
+        self._commits = commits
+        self._proposed: list[tuple[Proposal, CommitInfo]] = []
+        self.operations: list[tuple[int, Operation]] = []
+        self.work: list[Work] = []
+
+    async def add(self, caller: Caller, index: int, proposal: Proposal) -> None:
+        info = proposal.info
+        if info is None:
+            raise Invalid("a Delta commit in a transaction needs commit_info", field="commit_info")
+        if not is_uuid(proposal.table_id):
+            raise Invalid("table_id is not a UUID", field="table_id")
+        delta.check_commit_info(info)
+        proposal = msgspec.structs.replace(proposal, table_id=proposal.table_id.lower())
+        self.operations.append((index, await self._commits.prepare(caller, proposal, info)))
+        self._proposed.append((proposal, info))
+
+    async def write(self) -> None:
+        return
+
+    async def discard(self) -> None:
+        return
+
+    async def finish(self) -> None:
+        for proposal, info in self._proposed:
+            self._commits.settle(proposal, info)

@@ -1,0 +1,32 @@
+"""What a client reports of its commits is numbers that can be, or it is refused."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from inver.domain.tables import Table
+from inver.errors import Invalid
+from inver.services.delta.types import CommitReport
+
+
+def check_report(table: Table, report: CommitReport) -> None:
+    for name in report.__struct_fields__:
+        value = getattr(report, name)
+        if isinstance(value, int) and value < 0:
+            raise Invalid(f"{name} must not be negative", field=name)
+    if report.version is not None and report.version > table.version:
+        raise Invalid(f"version {report.version} does not exist", field="commit_version")
+    histogram = report.histogram
+    if histogram is None:
+        return
+    boundaries = histogram.boundaries
+    if not boundaries or boundaries[0] != 0:
+        raise Invalid("the first boundary must be 0", field="file_size_histogram.sorted_bin_boundaries")
+    if any(low >= high for low, high in pairwise(boundaries)):
+        raise Invalid("boundaries must rise", field="file_size_histogram.sorted_bin_boundaries")
+    for name in ("file_counts", "total_bytes"):
+        values = getattr(histogram, name)
+        if len(values) != len(boundaries):
+            raise Invalid(f"{name} needs one value per boundary", field=f"file_size_histogram.{name}")
+        if any(value < 0 for value in values):
+            raise Invalid(f"{name} must not be negative", field=f"file_size_histogram.{name}")

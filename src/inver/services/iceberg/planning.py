@@ -1,0 +1,226 @@
+"""Scans planned by the server: which files a reader needs, which deletes apply, what is left to filter.
+
+Nothing is kept of a plan. Its answer has the first page of files; the other pages are named by
+tokens that hold the request, so that any server can work them out again when they are asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Sequence
+
+import msgspec
+
+from inver.domain.grants import Action
+from inver.domain.iceberg import State
+from inver.domain.iceberg.content import Content, Manifest
+from inver.domain.iceberg.deletes import DeleteIndex
+from inver.domain.iceberg.expressions import TRUE
+from inver.domain.iceberg.scans import Scan, ScanRequest, ScanTask
+from inver.domain.tables import Table
+from inver.errors import Invalid, NotFound
+from inver.ids import new_id
+from inver.services.context import Caller
+from inver.services.iceberg.manifests import MAX_DELETES, Manifests, Part
+from inver.services.iceberg.naming import Identifier
+from inver.services.iceberg.relations import Relations
+from inver.services.iceberg.sealing import Seal
+
+PAGE = 2_000
+"""Entries of manifests that one answer is made of."""
+MAX_TASKS = 200
+TASKS_SIZE = 2**20
+"""Bytes that the tokens of one answer take together at most; one is always given."""
+LONGEST_ID = 1_500
+"""A plan's id is part of a URL. One whose request does not fit does without it."""
+INDEXES = 8
+
+
+class PlanId(msgspec.Struct, frozen=True):
+    table: str
+    nonce: str
+    request: ScanRequest | None = None
+    schema: int | None = None
+
+
+class PlanTask(msgspec.Struct, frozen=True):
+    """The pages from `first` to before `last` of the `pages` that the request makes of the table."""
+
+    table: str
+    request: ScanRequest
+    schema: int
+    pages: int
+    first: int
+    last: int
+    size: int = PAGE
+
+
+class Planned(msgspec.Struct, frozen=True):
+    scan: Scan
+    tasks: Sequence[ScanTask]
+    plan_tasks: Sequence[str] = ()
+    plan_id: str | None = None
+
+
+class Planning:
+    def __init__(self, relations: Relations, manifests: Manifests, seal: Seal) -> None:
+        self._relations = relations
+        self._manifests = manifests
+        self._seal = seal
+        self._indexes: OrderedDict[tuple[object, ...], DeleteIndex] = OrderedDict()
+
+    async def plan(self, caller: Caller, identifier: Identifier, request: ScanRequest) -> Planned:
+        table, state = await self._readable(caller, identifier)
+        scan = _settled(await asyncio.to_thread(Scan, state, request))
+        planned = await self._first(table, scan)
+        plan = PlanId(table.id, new_id(), scan.request, scan.schema.id)
+        plan_id = await self._seal.close(plan)
+        if len(plan_id) > LONGEST_ID:
+            plan_id = await self._seal.close(PlanId(table.id, plan.nonce))
+        return msgspec.structs.replace(planned, plan_id=plan_id)
+
+    async def result(self, caller: Caller, identifier: Identifier, plan_id: str) -> Planned:
+        """What a plan was answered with, worked out again."""
+        table, state = await self._readable(caller, identifier)
+        plan = await self._known(table, plan_id)
+        if plan.request is None:
+            raise NotFound("Plan was complete when it was made, and is not kept", kind="plan")
+        try:
+            scan = await asyncio.to_thread(Scan, state, plan.request, plan.schema)
+        except Invalid as gone:
+            raise NotFound(f"Plan does not exist any more: {gone.message}", kind="plan") from None
+        return await self._first(table, scan)
+
+    async def cancel(self, caller: Caller, identifier: Identifier, plan_id: str) -> None:
+        """There is nothing to stop: a plan that has an id is complete."""
+        table, _ = await self._readable(caller, identifier)
+        await self._known(table, plan_id)
+
+    async def fetch(self, caller: Caller, identifier: Identifier, plan_task: str) -> Planned:
+        table, state = await self._readable(caller, identifier)
+        task = await self._seal.open(plan_task, PlanTask)
+        if task is None or task.table != table.id or task.size != PAGE:
+            raise NotFound("Plan task does not exist", kind="plan-task")
+        try:
+            scan = await asyncio.to_thread(Scan, state, task.request, task.schema)
+        except Invalid as gone:
+            raise NotFound(f"Plan task does not exist any more: {gone.message}", kind="plan-task") from None
+        manifests = await self._manifests.of(table, scan)
+        pages = _pages(manifests)
+        if len(pages) != task.pages:
+            raise NotFound("Plan task does not exist any more", kind="plan-task")
+        tasks = await self._page(table, scan, manifests, pages[task.first])
+        rest = await self._tokens(table, scan, len(pages), task.first + 1, task.last, most=1)
+        return Planned(scan, tasks, rest)
+
+    async def live_files(
+        self, table: Table, state: State, request: ScanRequest | None = None
+    ) -> AsyncIterator[list[ScanTask]]:
+        """The files of a table at one snapshot with their deletes, manifest by manifest, for who shares it.
+
+        Whether somebody may see them is for the caller to know.
+        """
+        scan = await asyncio.to_thread(Scan, state, request or ScanRequest())
+        manifests = await self._manifests.of(table, scan)
+        deletes = await self._manifests.deletes(table, scan, manifests)
+        parts = [Part(manifest) for manifest in manifests if manifest.content is Content.DATA]
+        async for tasks in self._manifests.tasks(table, scan, parts, deletes):
+            yield tasks
+
+    async def _readable(self, caller: Caller, identifier: Identifier) -> tuple[Table, State]:
+        table = await self._relations.find(caller, identifier, Action.READ)
+        return table, (await self._relations.load(table)).state
+
+    async def _known(self, table: Table, plan_id: str) -> PlanId:
+        plan = await self._seal.open(plan_id, PlanId)
+        if plan is None or plan.table != table.id:
+            raise NotFound("Plan does not exist", kind="plan")
+        return plan
+
+    async def _first(self, table: Table, scan: Scan) -> Planned:
+        manifests = await self._manifests.of(table, scan)
+        pages = _pages(manifests)
+        if not pages:
+            return Planned(scan, ())
+        tasks = await self._page(table, scan, manifests, pages[0])
+        wanted = scan.request.min_rows_requested
+        if wanted is not None and _certain_rows(tasks) >= wanted:
+            return Planned(scan, tasks)
+        return Planned(scan, tasks, await self._tokens(table, scan, len(pages), 1, len(pages), MAX_TASKS))
+
+    async def _page(
+        self, table: Table, scan: Scan, manifests: Sequence[Manifest], parts: Sequence[Part]
+    ) -> list[ScanTask]:
+        deletes = await self._index(table, scan, manifests)
+        found: list[ScanTask] = []
+        async for tasks in self._manifests.tasks(table, scan, parts, deletes):
+            found += tasks
+        return found
+
+    async def _index(self, table: Table, scan: Scan, manifests: Sequence[Manifest]) -> DeleteIndex | None:
+        """The pages of one plan share it, as far as they are asked for one after the other."""
+        if all(manifest.content is Content.DATA for manifest in manifests):
+            return None
+        key = (table.id, scan.snapshot_id, scan.filter, scan.schema.id)
+        if key in self._indexes:
+            self._indexes.move_to_end(key)
+            return self._indexes[key]
+        found = await self._manifests.deletes(table, scan, manifests)
+        if found is not None:
+            self._indexes[key] = found
+            while sum(map(len, self._indexes.values())) > MAX_DELETES or len(self._indexes) > INDEXES:
+                self._indexes.popitem(last=False)
+        return found
+
+    async def _tokens(
+        self, table: Table, scan: Scan, pages: int, first: int, last: int, most: int
+    ) -> list[str]:
+        """Each for as many pages as it takes for all of them to fit into one answer."""
+        if first >= last:
+            return []
+        task = PlanTask(table.id, scan.request, scan.schema.id, pages, first, last)
+        token = await self._seal.close(task)
+        count = max(1, min(most, TASKS_SIZE // len(token), last - first))
+        step = -(-(last - first) // count)
+        return [
+            await self._seal.close(msgspec.structs.replace(task, first=start, last=min(start + step, last)))
+            for start in range(first, last, step)
+        ]
+
+
+def _settled(scan: Scan) -> Scan:
+    """The scan with the snapshot named that it means: the newest one may soon be another."""
+    request = scan.request
+    if request.snapshot_id is None and not request.is_incremental and scan.snapshot_id is not None:
+        scan.request = msgspec.structs.replace(request, snapshot_id=scan.snapshot_id)
+    return scan
+
+
+def _pages(manifests: Sequence[Manifest]) -> list[list[Part]]:
+    """Manifests, cut and put together so that each page has about as many entries."""
+    pages: list[list[Part]] = []
+    room = 0
+    for manifest in manifests:
+        if manifest.content is not Content.DATA:
+            continue
+        entries = manifest.entries
+        # Of a manifest whose entries nobody counted, nobody can say where to cut.
+        pieces: list[tuple[int, int | None, int]] = [(0, None, PAGE)]
+        if entries is not None:
+            starts = range(0, entries, PAGE)
+            pieces = [
+                (at, at + PAGE if at + PAGE < entries else None, min(PAGE, entries - at)) for at in starts
+            ]
+        for first, last, size in pieces:
+            if size > room:
+                pages.append([])
+                room = PAGE
+            pages[-1].append(Part(manifest, first, last))
+            room -= size
+    return pages
+
+
+def _certain_rows(tasks: Sequence[ScanTask]) -> int:
+    """Rows that a reader gets for sure: of files without deletes, all of whose rows are wanted."""
+    return sum(task.file.record_count for task in tasks if not task.deletes and task.residual == TRUE)

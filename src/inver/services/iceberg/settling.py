@@ -1,0 +1,80 @@
+"""Metadata files on disk: a commit waits for the database, and the files follow shortly after.
+
+A table whose `published` is below its version is the record of what is left to do. After a power
+cut the newest file of such a table is looked at, and written again from the database if it is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from inver.domain.tables import Format, State
+from inver.ports import Store
+from inver.services.iceberg.files import Files
+from inver.services.iceberg.states import States
+
+log = logging.getLogger("inver.iceberg")
+
+DELAY_S = 1.0
+SCAN_S = 60.0
+SCAN_LIMIT = 1_000
+MARKED = 500
+"""Tables in one statement."""
+
+
+class Settling:
+    def __init__(self, store: Store, states: States, files: Files) -> None:
+        self._store = store
+        self._states = states
+        self._files = files
+        self._waiting: dict[str, None] = {}
+        self.failed = 0
+
+    def soon(self, table_id: str) -> None:
+        self._waiting[table_id] = None
+
+    async def run(self) -> None:
+        """Until cancelled: what was committed here soon, what others left behind now and then."""
+        rounds = 0
+        while True:
+            if rounds % int(SCAN_S / DELAY_S) == 0:
+                await self._scan()
+            rounds += 1
+            await asyncio.sleep(DELAY_S)
+            await self.settle()
+
+    async def settle(self) -> None:
+        waiting, self._waiting = list(self._waiting), {}
+        for start in range(0, len(waiting), MARKED):
+            done: dict[str, int] = {}
+            for table_id in waiting[start : start + MARKED]:
+                try:
+                    version = await self._settle(table_id)
+                except Exception as error:
+                    # One table's trouble is its own; the next scan finds it again.
+                    self.failed += 1
+                    log.warning("metadata of table %s stays unsettled: %s", table_id, type(error).__name__)
+                else:
+                    if version is not None:
+                        done[table_id] = version
+            try:
+                await self._store.mark_published(done)
+            except Exception:
+                log.exception("settled metadata could not be recorded")
+
+    async def _settle(self, table_id: str) -> int | None:
+        """The version whose file is durable now."""
+        table = await self._store.table_by_id(table_id)
+        if table is None or table.state is not State.LIVE or table.published >= table.version:
+            return None
+        held = await self._states.of(table)
+        await self._files.settle(held.state)
+        return held.version
+
+    async def _scan(self) -> None:
+        try:
+            for table_id in await self._store.unpublished(SCAN_LIMIT, Format.ICEBERG):
+                self._waiting[table_id] = None
+        except Exception:
+            log.exception("tables with unsettled metadata could not be listed")

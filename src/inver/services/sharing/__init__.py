@@ -1,0 +1,1 @@
+"""Delta Sharing: what a provider decides, and what a recipient gets."""

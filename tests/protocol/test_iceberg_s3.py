@@ -1,0 +1,247 @@
+"""Iceberg tables on S3 through real HTTP: metadata files as objects, and requests that the server signs."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+from tests.fixtures.iceberg import Lake, Table, error, kind
+from tests.fixtures.s3 import S3Server
+from tests.fixtures.server import InverServer, running_inver
+
+pytestmark = pytest.mark.s3
+
+BAD = (400, "BadRequestException")
+FORBIDDEN = (403, "ForbiddenException")
+
+
+@pytest.fixture(scope="module")
+def server(s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[InverServer]:
+    env = {
+        "INVER_STORAGE__WAREHOUSE": f"s3://{s3_server.create_bucket()}/wh",
+        "INVER_STORAGE__ENDPOINT": s3_server.endpoint,
+        "INVER_STORAGE__ALLOW_HTTP": "true",
+        "INVER_STORAGE__REGION": s3_server.region,
+        "INVER_STORAGE__ACCESS_KEY": s3_server.access_key,
+        "INVER_STORAGE__SECRET_KEY": s3_server.secret_key,
+    }
+    with running_inver(tmp_path_factory.mktemp("s3") / "home", env=env) as started:
+        yield started
+
+
+@pytest.fixture
+def lake(server: InverServer) -> Iterator[Lake]:
+    made = Lake(server)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def table(lake: Lake) -> Table:
+    return lake.table("t")
+
+
+class Bucket:
+    """The table's bucket, seen by a client without keys."""
+
+    def __init__(self, s3: S3Server, table: Table) -> None:
+        self._s3 = s3
+        self._table = table
+        location = table.metadata["location"].removeprefix("s3://")
+        self.bucket, _, self.folder = location.partition("/")
+
+    def uri(self, key: str, query: str = "") -> str:
+        path = quote(f"/{self.bucket}/{key}") if key else f"/{self.bucket}"
+        return f"{self._s3.endpoint}{path}{'?' + query if query else ''}"
+
+    def ask(
+        self,
+        method: str,
+        uri: str,
+        by: httpx.Client | None = None,
+        headers: dict[str, list[str]] | None = None,
+        **fields: Any,
+    ) -> httpx.Response:
+        body = {
+            "region": self._s3.region,
+            "uri": uri,
+            "method": method,
+            "headers": headers or {},
+            **fields,
+        }
+        return (by or self._table.lake.admin).post(self._table.url + "/sign", json=body)
+
+    def send(self, method: str, uri: str, content: bytes = b"", **options: Any) -> httpx.Response:
+        """Signed, then sent with nothing but what the signature says."""
+        answer = self.ask(method, uri, **options)
+        assert answer.status_code == 200, answer.text
+        signed = answer.json()
+        headers = {name: values[0] for name, values in signed["headers"].items()}
+        return httpx.request(method, signed["uri"], headers=headers, content=content)
+
+
+@pytest.fixture
+def bucket(s3_server: S3Server, table: Table) -> Bucket:
+    return Bucket(s3_server, table)
+
+
+def test_metadata_is_written_to_the_bucket(s3_server: S3Server, table: Table, bucket: Bucket) -> None:
+    import obstore
+
+    def read(location: str) -> Any:
+        path = location.removeprefix(f"s3://{bucket.bucket}/")
+        data = bytes(obstore.get(s3_server.store(bucket.bucket), path).bytes())
+        return json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
+
+    for change in (
+        table.append(),
+        table.set(a="1"),
+        table.set(**{"write.metadata.compression-codec": "gzip"}),
+    ):
+        told = table.commit(change).json()
+        assert told["metadata-location"].startswith(f"s3://{bucket.bucket}/wh/")
+        assert read(told["metadata-location"]) == told["metadata"]
+
+
+def test_clients_are_told_how_to_reach_it(s3_server: S3Server, lake: Lake, table: Table) -> None:
+    plain = table.load()["config"]
+    assert plain == {
+        "s3.endpoint": s3_server.endpoint,
+        "s3.path-style-access": "true",
+        "client.region": s3_server.region,
+    }
+    asked = lake.admin.get(table.url, headers={"X-Iceberg-Access-Delegation": "remote-signing"}).json()
+    assert asked["config"]["s3.remote-signing-enabled"] == "true"
+    assert asked["config"]["s3.signer.endpoint"] == f"v1/{lake.catalog}{table.url}/sign"
+    assert s3_server.secret_key not in json.dumps(asked)
+
+
+def test_signed_requests_work(bucket: Bucket) -> None:
+    uri = bucket.uri(f"{bucket.folder}/data/a b+c=1.parquet")
+    written = bucket.send("PUT", uri, b"rows", headers={"Content-Type": ["application/octet-stream"]})
+    assert written.status_code == 200, written.text
+    assert bucket.send("GET", uri).content == b"rows"
+    part = bucket.send("GET", uri, headers={"Range": ["bytes=1-2"]})
+    assert (part.status_code, part.content) == (206, b"ow")
+    assert bucket.send("HEAD", uri).status_code == 200
+    listed = bucket.send("GET", bucket.uri("", f"list-type=2&prefix={quote(bucket.folder + '/', safe='')}"))
+    assert listed.status_code == 200
+    assert "/data/a b+c=1.parquet" in listed.text
+    assert bucket.send("DELETE", uri).status_code == 204
+    assert bucket.send("GET", uri).status_code == 404
+
+
+def test_how_long_a_signature_may_be_kept(bucket: Bucket) -> None:
+    uri = bucket.uri(f"{bucket.folder}/data/x")
+    assert bucket.ask("GET", uri).headers["Cache-Control"] == "private"
+    assert bucket.ask("PUT", uri).headers["Cache-Control"] == "no-cache"
+
+
+def test_b9_objects_of_others(lake: Lake, bucket: Bucket) -> None:
+    other = Bucket(bucket._s3, lake.table("other"))
+    folder = bucket.folder
+    for key in (
+        f"{other.folder}/data/x",
+        f"{folder}2/data/x",
+        f"{folder}-x",
+        "wh/x",
+        "x",
+        folder,
+    ):
+        assert kind(bucket.ask("GET", bucket.uri(key))) == FORBIDDEN, key
+        assert kind(bucket.ask("PUT", bucket.uri(key))) == FORBIDDEN, key
+    for key in (f"{folder}/../{other.folder.rpartition('/')[2]}/x", f"{folder}//x", f"{folder}/./x"):
+        assert kind(bucket.ask("GET", bucket.uri(key))) == BAD, key
+    encoded = bucket.uri("").rstrip("/") + f"/{folder}/%2e%2e/x"
+    assert kind(bucket.ask("GET", encoded)) == BAD
+    elsewhere = bucket.uri(f"{folder}/x").replace(bucket._s3.endpoint, "http://evil.example.com")
+    assert kind(bucket.ask("GET", elsewhere)) == BAD
+    foreign = bucket.uri(f"{folder}/x").replace(f"/{bucket.bucket}/", f"/{bucket._s3.bucket}/")
+    assert kind(bucket.ask("GET", foreign)) == FORBIDDEN
+
+
+def test_b8_listings_and_parameters(bucket: Bucket) -> None:
+    folder = quote(bucket.folder, safe="")
+    parent = quote(bucket.folder.rpartition("/")[0] + "/", safe="")
+    for query in (
+        f"list-type=2&prefix={folder}",
+        f"list-type=2&prefix={parent}",
+        "list-type=2",
+        "list-type=2&prefix=",
+    ):
+        assert kind(bucket.ask("GET", bucket.uri("", query))) == FORBIDDEN, query
+    inside = bucket.uri(f"{bucket.folder}/x")
+    for method, uri in (
+        ("GET", bucket.uri("", f"list-type=2&prefix={folder}%2F&versions")),
+        ("GET", bucket.uri("", f"prefix={folder}%2F")),
+        ("GET", bucket.uri("", f"list-type=2&prefix={folder}%2F&prefix=")),
+        ("GET", bucket.uri("")),
+        ("PUT", bucket.uri("")),
+        ("DELETE", bucket.uri("")),
+        ("GET", inside + "?list-type=2"),
+        ("GET", inside + "?acl"),
+        ("PUT", inside + "?acl"),
+        ("PUT", inside + "?tagging"),
+        ("PUT", inside + "?uploadId=1"),
+        ("POST", inside),
+        ("POST", inside + "?select&select-type=2"),
+        ("PATCH", inside),
+        ("OPTIONS", inside),
+    ):
+        assert kind(bucket.ask(method, uri)) == BAD, (method, uri)
+
+
+def test_headers_that_reach_further_than_the_uri(bucket: Bucket) -> None:
+    uri = bucket.uri(f"{bucket.folder}/x")
+    for name in ("x-amz-copy-source", "X-Amz-Acl", "x-amz-grant-read", "x-amz-website-redirect-location"):
+        assert kind(bucket.ask("PUT", uri, headers={name: ["x"]})) == FORBIDDEN, name
+    for name, value in (("x y", "z"), ("x-a", "a\r\nb"), ("", "x")):
+        assert kind(bucket.ask("PUT", uri, headers={name: [value]})) == BAD, (name, value)
+    # The keys of the client's own are left out.
+    signed = bucket.ask("GET", uri, headers={"Authorization": ["mine"], "x-amz-security-token": ["mine"]})
+    assert "mine" not in signed.text
+
+
+def test_deleting_many(lake: Lake, bucket: Bucket) -> None:
+    def body(*keys: str) -> str:
+        objects = "".join(f"<Object><Key>{key}</Key></Object>" for key in keys)
+        return f"<Delete><Quiet>true</Quiet>{objects}</Delete>"
+
+    uri = bucket.uri("", "delete")
+    other = Bucket(bucket._s3, lake.table("other"))
+    inside = [f"{bucket.folder}/a", f"{bucket.folder}/b&amp;c"]
+    assert bucket.ask("POST", uri, body=body(*inside)).status_code == 200
+    assert kind(bucket.ask("POST", uri, body=body(*inside, f"{other.folder}/a"))) == FORBIDDEN
+    for text in (None, "", body(), "<Delete><Object><Key>x</Key><!-- --></Object></Delete>", "<x/>"):
+        assert kind(bucket.ask("POST", uri, body=text)) == BAD, text
+
+
+def test_signing_takes_rights(lake: Lake, table: Table, bucket: Bucket) -> None:
+    uri = bucket.uri(f"{bucket.folder}/data/x")
+    reader, sees, stranger = lake.visitor("SELECT"), lake.visitor("BROWSE"), lake.person()
+    assert bucket.ask("GET", uri, reader).status_code == 200
+    assert kind(bucket.ask("PUT", uri, reader)) == FORBIDDEN
+    assert kind(bucket.ask("DELETE", uri, reader)) == FORBIDDEN
+    assert kind(bucket.ask("GET", uri, sees)) == FORBIDDEN
+    assert kind(bucket.ask("GET", uri, stranger)) == (404, "NoSuchTableException")
+    assert kind(bucket.ask("GET", uri, provider="gcs")) == (406, "UnsupportedOperationException")
+    assert error(lake.admin.post(table.url + "/sign", json={}))[:2] == BAD
+
+
+def test_tables_in_folders_are_not_signed_for(tmp_path: Path) -> None:
+    with running_inver(tmp_path / "home") as server:
+        lake = Lake(server)
+        table = lake.table("t")
+        body = {"region": "r", "uri": "https://s3.amazonaws.com/b/k", "method": "GET", "headers": {}}
+        told = lake.admin.post(table.url + "/sign", json=body)
+        assert kind(told) == (406, "UnsupportedOperationException")
+        asked = lake.admin.get(table.url, headers={"X-Iceberg-Access-Delegation": "remote-signing"}).json()
+        assert asked["config"] == {}
+        lake.close()
