@@ -17,7 +17,8 @@ help: ## show the targets
 setup: $(READY) ## make the environment in .venv
 
 demo: $(READY) ## start a server with example tables
-	$(BIN)/inver demo $(ARGS)
+	INVER_DEMO_PYTHON="$$($(BIN)/python -m tests.fixtures.clients pyiceberg)" \
+	INVER_DEMO_SHARING_PYTHON="$$($(BIN)/python -m tests.fixtures.clients delta_sharing)" $(BIN)/inver demo $(ARGS)
 
 test: static services ## static checks and every test
 	$(BIN)/pytest --junit-xml=$(REPORT) $(ARGS)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench import access, ledger, listing, peers
+from bench import access, iceberg, iceberg_decide, lance, ledger, listing, peers, sharing, unity
 from bench.ledger import Options
 from bench.machine import child_named, describe
 from bench.results import Load, Results, show
@@ -26,11 +26,16 @@ STORE_PARTS = ("start", "tables", "hot", "growth")
 PARTS = (
     *(f"sqlite-{part}" for part in STORE_PARTS),
     *(f"postgres-{part}" for part in STORE_PARTS),
+    *(f"{store}-{part}" for store in ("sqlite", "postgres") for part in unity.PARTS),
     *peers.SCRIPTS,
+    *(f"iceberg-{part}" for part in iceberg.PARTS),
+    "iceberg-decision",
+    *(f"lance-{part}" for part in lance.PARTS),
     "echo",
     "uvicorn",
     "access",
     "listing",
+    "sharing",
 )
 
 
@@ -60,18 +65,24 @@ class Run:
             self.results.environment = describe(self.postgres.programs if self.postgres else None)
             for store in ("sqlite", "postgres"):
                 self._store(store)
+                self._unity(store)
             if self.postgres is not None:
                 for name in peers.SCRIPTS:
                     self._loads(name, peers.pgbench(name, self.postgres, self.postgres_pid, self.options))
             self._loads("echo", peers.echo(self.options))
             if self.python is not None:
                 self._loads("uvicorn", peers.uvicorn(self.python, self.options))
+        self._iceberg()
+        self._lance()
         if "access" in self.chosen:
             say("access: who asks, and may they")
             self.results.access = access.run()
         if "listing" in self.chosen:
             say(f"listing: pages of {listing.TABLES:,} tables")
             self.results.listing = listing.run(self.options.seconds)
+        if "sharing" in self.chosen:
+            say(f"sharing: a table of {sharing.FILES:,} files, {sharing.COMMITS:,} commits")
+            self.results.sharing = sharing.run()
         self.results.judge()
 
     def _store(self, store: str) -> None:
@@ -92,6 +103,37 @@ class Run:
                 say(f"{store}: {options.growing} tables to version {ledger.OLD:,}")
                 results.growth.append(subject.growth())
             results.memory.append(subject.memory())
+
+    def _unity(self, store: str) -> None:
+        wanted = [part for part in unity.PARTS if f"{store}-{part}" in self.chosen]
+        if not wanted:
+            return
+        with unity.serving(store, self.postgres, self.postgres_pid, self.options) as subject:
+            for part in unity.LOADS:
+                self._loads(f"{store}-{part}", subject.loads(part))
+            if "unity-hot" in wanted:
+                say(f"{store}: one managed Delta table")
+                self.results.hot.append(subject.hot())
+            if "unity-growth" in wanted:
+                say(f"{store}: {unity.GROWING} managed Delta tables to version {ledger.OLD:,}")
+                self.results.growth.append(subject.growth())
+
+    def _iceberg(self) -> None:
+        wanted = [part for part in iceberg.PARTS if f"iceberg-{part}" in self.chosen]
+        if wanted:
+            with iceberg.serving(self.options) as pair:
+                for part in wanted:
+                    self._loads(f"iceberg-{part}", pair.loads(part))
+        if "iceberg-decision" in self.chosen:
+            say(f"iceberg: decisions on tables of {iceberg_decide.OLD:,} snapshots")
+            self.results.growth.append(iceberg_decide.run())
+
+    def _lance(self) -> None:
+        wanted = [part for part in lance.PARTS if f"lance-{part}" in self.chosen]
+        if wanted:
+            with lance.serving(self.options) as pair:
+                for part in wanted:
+                    self._loads(f"lance-{part}", pair.loads(part))
 
     def _loads(self, part: str, loads: Iterator[Load]) -> None:
         if part not in self.chosen:

@@ -24,8 +24,8 @@ from inver.protocols.management.coding import caller
 from inver.server.app import App, build, first_token
 from inver.services.context import Caller
 from inver.services.grants import SecurableRef
+from inver.services.intents import CreateTable
 from inver.services.names import TableRef
-from inver.services.transactions import CreateTable
 
 LIMIT_US = 10.0
 TABLES = 64

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import re
 import subprocess
 import sys
 from array import array
@@ -21,16 +22,19 @@ import msgspec
 import uvloop
 
 from bench.machine import Sample, Usage, sample, usage
+from bench.unity_wire import READS, REQUESTS
 from bench.wire import template
 
 PATIENCE = 120
 
 
 class Slot(msgspec.Struct):
-    """A table and the version at which it stands."""
+    """A table and the version at which it stands; with what else a protocol calls it by."""
 
     id: str
     version: int = 0
+    name: str = ""
+    location: str = ""
 
 
 class Plan(msgspec.Struct, kw_only=True):
@@ -38,12 +42,14 @@ class Plan(msgspec.Struct, kw_only=True):
 
     Every connection commits to tables of its own, in turn; with `shared` all commit to all, and one that
     loses asks for the version after the one that stands. Without `seconds` every connection sends `each`
-    requests and nothing is warmed up. `watched` names process trees whose CPU time is measured.
+    requests and nothing is warmed up. `watched` names process trees whose CPU time is measured. Without
+    `unity`, which names one of its requests, they go to the management API.
     """
 
     port: int
     path: str
     bearer: str
+    unity: str | None = None
     connections: int
     slots: list[Slot]
     shared: bool = False
@@ -104,6 +110,7 @@ class _Problem(msgspec.Struct):
 
 
 _problem = msgspec.json.Decoder(_Problem).decode
+_standing = re.compile(rb"the table is at version (\d+)").search
 
 
 class Run:
@@ -148,7 +155,12 @@ class Client(asyncio.Protocol):
         plan = run.plan
         self._run = run
         self._slots = slots
-        self._templates = [template(plan.path, plan.bearer, slot.id, number) for slot in slots]
+        self._reads = plan.unity in READS
+        if plan.unity is None:
+            self._templates = [template(plan.path, plan.bearer, slot.id, number) for slot in slots]
+        else:
+            make = REQUESTS[plan.unity]
+            self._templates = [make(plan.bearer, slot.id, slot.location, slot.name, number) for slot in slots]
         self._turn = 0
         self._left = plan.each if plan.seconds is None else -1
         self._shared = plan.shared
@@ -171,9 +183,15 @@ class Client(asyncio.Protocol):
             self._run.leave()
             return
         self._left -= 1
+        template = self._templates[self._turn]
         version = self._version = self._slots[self._turn].version + 1
         self._sent = perf_counter()
-        self._transport.write(self._templates[self._turn] % (version, version))
+        if self._reads:
+            self._transport.write(template % ())
+        elif self._run.plan.unity is None:
+            self._transport.write(template % (version, version))
+        else:
+            self._transport.write(template % (version, version, version - 1))
 
     def data_received(self, data: bytes) -> None:
         if self._buffer:
@@ -195,14 +213,23 @@ class Client(asyncio.Protocol):
         slot = self._slots[self._turn]
         if status == 200:
             run.won += 1
-            slot.version = max(slot.version, self._version)
+            if not self._reads:
+                slot.version = max(slot.version, self._version)
         elif status == 409 and self._shared:
-            slot.version = max(slot.version, _problem(data[end + 4 :]).conflicts[0].current)
+            slot.version = max(slot.version, self._told(data[end + 4 :]))
         else:
             run.fail(RuntimeError(f"unexpected answer: {data.decode(errors='replace')}"))
             return
         self._turn = (self._turn + 1) % len(self._slots)
         self.ask()
+
+    def _told(self, body: bytes) -> int:
+        """The version at which the table stands, as the refusal says it."""
+        if self._run.plan.unity is None:
+            return _problem(body).conflicts[0].current
+        found = _standing(body)
+        assert found is not None, body
+        return int(found[1])
 
 
 async def generate(plan: Plan) -> Outcome:
@@ -212,7 +239,7 @@ async def generate(plan: Plan) -> Outcome:
     for number in range(plan.connections):
         if plan.shared:
             # Each client knows only what it was told, as clients on different machines do.
-            slots = [Slot(slot.id, slot.version) for slot in plan.slots]
+            slots = [msgspec.structs.replace(slot) for slot in plan.slots]
         else:
             slots = plan.slots[number :: plan.connections]
         make = partial(Client, run, number, slots)

@@ -119,6 +119,7 @@ class Results(msgspec.Struct):
     memory: list[Memory] = []
     access: dict[str, Any] = {}
     listing: dict[str, Any] = {}
+    sharing: dict[str, Any] = {}
     limits: list[Limit] = []
 
     def load(self, subject: str, connections: int) -> Load | None:
@@ -129,8 +130,58 @@ class Results(msgspec.Struct):
         self.limits = list(limits(self))
 
 
-CPU_BOUNDS = {"sqlite": 70.0, "postgres": 55.0}
+CPU_BOUNDS = {
+    "sqlite": 70.0,
+    "postgres": 55.0,
+    # What the ledger may cost, and 40 % for the protocol and the staged file.
+    "sqlite-unity": 98.0,
+    "sqlite-unity-v1": 98.0,
+    "postgres-unity": 77.0,
+    "postgres-unity-v1": 77.0,
+}
+PGBENCH_BOUNDS = {"postgres": 2.0, "postgres-unity": 1.5}
 AT = 32
+# By request and connections: how many times as many per second as Iceberg's reference server.
+ICEBERG_BOUNDS = {
+    **{(f"append-{snapshots}", 1): 5.0 for snapshots in (10, 100, 1000, 5000)},
+    **{(f"append-{snapshots}", AT): 10.0 for snapshots in (10, 100, 1000)},
+    ("append-5000", AT): 5.0,
+    ("load-unchanged", 8): 20.0,
+}
+
+
+LANCE_BOUND = 10.0
+"""How many times as many versions per second as pylance's adapter makes, on tables of a thousand."""
+
+
+def lance_limits(results: Results) -> Iterator[Limit]:
+    for connections in (1, 8):
+        ours, peer = (results.load(f"{who}-lance-create-1000", connections) for who in ("sqlite", "adapter"))
+        if ours is not None and peer is not None:
+            name = f"lance create-1000: versions per second beside the adapter, {connections} tables"
+            yield Limit(name, ours.per_s / peer.per_s, LANCE_BOUND, "x", at_least=True)
+        young, old = (
+            results.load(f"sqlite-lance-create-{versions}", connections) for versions in (100, 5000)
+        )
+        if young is not None and old is not None:
+            name = f"lance: time of a version at 5000 to 100, {connections} tables"
+            yield Limit(name, young.per_s / old.per_s, 1.2, "x")
+
+
+SHARING_BOUNDS = {
+    "cold_first_s": ("first byte, never seen before", 3.0, "s"),
+    "warm_first_s": ("first byte, seen before", 0.2, "s"),
+    "partition_s": ("one partition by a predicate", 0.5, "s"),
+    "growth_mb": ("memory over what the server had when it was ready", 300.0, "MB"),
+}
+
+
+def sharing_limits(results: Results) -> Iterator[Limit]:
+    for part, about in (("snapshot", "files"), ("changes", "commits")):
+        for name, (text, bound, unit) in SHARING_BOUNDS.items():
+            if name in results.sharing.get(part, {}):
+                subject = f"sharing {results.sharing[about]:,} {about}: {text}"
+                yield Limit(subject, results.sharing[part][name], bound, unit)
 
 
 def limits(results: Results) -> Iterator[Limit]:
@@ -141,14 +192,23 @@ def limits(results: Results) -> Iterator[Limit]:
             yield Limit(
                 f"{subject}: server CPU per commit, {AT} connections", load.cpu_us["server"], bound, "us"
             )
-    ours, peer = results.load("postgres", AT), results.load("pgbench", AT)
-    if ours is not None and peer is not None:
-        name = f"postgres: commits per second beside pgbench, {AT} connections"
-        yield Limit(name, ours.per_s / peer.per_s, 2.0, "x", at_least=True)
+    peer = results.load("pgbench", AT)
+    for subject, bound in PGBENCH_BOUNDS.items():
+        ours = results.load(subject, AT)
+        if ours is not None and peer is not None:
+            name = f"{subject}: commits per second beside pgbench, {AT} connections"
+            yield Limit(name, ours.per_s / peer.per_s, bound, "x", at_least=True)
+    for (what, connections), bound in ICEBERG_BOUNDS.items():
+        ours, peer = (results.load(f"{who}-iceberg-{what}", connections) for who in ("sqlite", "reference"))
+        if ours is not None and peer is not None:
+            name = f"iceberg {what}: requests per second beside the reference, {connections} connections"
+            yield Limit(name, ours.per_s / peer.per_s, bound, "x", at_least=True)
+    yield from lance_limits(results)
     for hot in results.hot:
         winners = f"{hot.subject}: winners on one table, {hot.connections} connections"
         yield Limit(winners, hot.winners_per_s, 1000.0, "/s", at_least=True)
-        yield Limit(f"{hot.subject}: p99 of refusals on one table", hot.refusal_p99_ms, 5.0, "ms")
+        if "unity" not in hot.subject:
+            yield Limit(f"{hot.subject}: p99 of refusals on one table", hot.refusal_p99_ms, 5.0, "ms")
     for growth in results.growth:
         yield Limit(
             f"{growth.subject}: CPU at version {growth.old} to {growth.young}", growth.ratio, 1.2, "x"
@@ -163,6 +223,7 @@ def limits(results: Results) -> Iterator[Limit]:
     if results.listing:
         name = f"a page of {results.listing['tables']:,} tables, slowest median"
         yield Limit(name, listing.slowest(results.listing), listing.BOUND_MS, "ms")
+    yield from sharing_limits(results)
     for memory in results.memory:
         yield Limit(f"{memory.subject}: memory after {memory.commits} commits", memory.mb, 60.0, "MB")
 

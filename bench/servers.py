@@ -62,11 +62,12 @@ class Server(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def running_inver(database: str | None) -> Iterator[Server]:
+def running_inver(database: str | None, arguments: Sequence[str] = ()) -> Iterator[Server]:
     """`inver serve` with a home of its own: SQLite, or the migrated PostgreSQL `database`."""
     with tempfile.TemporaryDirectory(prefix="inver-bench-") as folder:
         home = Path(folder)
         command = [sys.executable, "-m", "inver", "serve", "--home", str(home / "home"), "--port", "0"]
+        command += arguments
         if database is not None:
             command += ["--database", database]
         with started(command, home) as (process, port, ready_s):
