@@ -527,6 +527,7 @@ class Scene:
         await book.decide(
             ledger.CreateCatalog(id=self.bare, name="bare"),
             ledger.DropTable(table_id=self.dropped, purge_at=0),
+            ledger.CreateBranch(table_id=self.table, branch="old", version=0),
             grant(self.ada, book.schema, P.BROWSE),
             made_token,
             made_secret,
@@ -575,9 +576,23 @@ MOVES: dict[str, tuple[Callable[[Scene], Operation], bool]] = {
         True,
     ),
     "a table is branched": (lambda s: ledger.CreateBranch(table_id=s.table, branch="b", version=0), False),
+    "a branch is dropped": (lambda s: ledger.DropBranch(table_id=s.table, branch="old"), False),
+    "versions are listed": (
+        lambda s: ledger.AddRecords(table_id=s.table, records=(ledger.Record(1, 0, None, b"{}"),)),
+        False,
+    ),
+    "versions leave the list": (
+        lambda s: ledger.DeleteRecords(table_id=s.table, ranges=((0, None),)),
+        False,
+    ),
+    "a table is where it was expected": (lambda s: ledger.Expect(table_id=s.table, version=0), False),
     "a table is described": (lambda s: ledger.AlterTable(table_id=s.table, comment="c"), False),
     "a table changes hands": (lambda s: ledger.AlterTable(table_id=s.table, owner=s.ada), True),
     "a table moves": (lambda s: ledger.RenameTable(table_id=s.table, schema_id=s.empty, name="orders"), True),
+    "a table gets another name where it is": (
+        lambda s: ledger.RenameTable(table_id=s.table, schema_id=s.book.schema, name="purchases"),
+        True,
+    ),
     "a table is called by its own name": (
         lambda s: ledger.RenameTable(table_id=s.table, schema_id=s.book.schema, name="orders"),
         False,

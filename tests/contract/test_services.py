@@ -35,12 +35,21 @@ from inver.errors import (
 )
 from inver.ports import ObjectInfo, ObjectStore, WorkItem
 from inver.server.services import Services
-from inver.services import followup, transactions
+from inver.services import followup
 from inver.services.context import Caller
 from inver.services.followup import FollowUp
+from inver.services.intents import (
+    AlterTable,
+    Commit,
+    CreateTable,
+    DropTable,
+    Intent,
+    RenameTable,
+    UndropTable,
+)
 from inver.services.names import TableRef
 from inver.services.once import Once
-from inver.services.transactions import Commit, CreateTable, DropTable, RenameTable, UndropTable
+from inver.services.planning import PURGE
 from inver.storage.open import open_store
 from inver.storage.options import StorageOptions
 from tests.fixtures.ledger import (
@@ -70,7 +79,7 @@ class Desk:
         self.clock: ManualClock = book.clock
         self.services: Services = build_services(book.store, book.clock, folder, **options)
 
-    def ask(self, *intents: transactions.Intent, key: str | None = None) -> Awaitable[Receipt]:
+    def ask(self, *intents: Intent, key: str | None = None) -> Awaitable[Receipt]:
         return change(self.services, self.store, *intents, key=key)
 
     async def create(self, name: str, **fields: Any) -> Table:
@@ -314,7 +323,7 @@ async def test_a_name_that_the_transaction_makes_is_found_by_what_follows(desk: 
     receipt = await desk.ask(
         new("orders"),
         commit("Orders", 1, "t1"),
-        transactions.AlterTable(table=TableRef(name=("main", "sales", "orders")), comment="c"),
+        AlterTable(table=TableRef(name=("main", "sales", "orders")), comment="c"),
         RenameTable(table=TableRef(name=("main", "sales", "orders")), to=("main", "sales", "sold")),
         commit("sold", 2, "t2"),
         UndropTable(table_id=old.id),
@@ -337,7 +346,7 @@ async def test_an_undropped_table_is_found_under_its_new_name(desk: Desk):
     assert await desk.book.tokens(old.id) == ["t"]
 
 
-async def numbered(desk: Desk, intents: Sequence[transactions.Intent]) -> Receipt:
+async def numbered(desk: Desk, intents: Sequence[Intent]) -> Receipt:
     return await as_admin(
         desk.store, lambda caller: desk.services.transactions.decide(caller, intents, numbered=True)
     )
@@ -530,9 +539,7 @@ async def test_work_of_a_worker_that_died_is_done_by_another(desk: Desk):
     await desk.drop(table)
     desk.clock.advance(HOLD_MS)
     # It claimed the item, and was never heard of again.
-    claimed = await desk.store.claim_work(
-        [transactions.PURGE], "dead", desk.clock.now_ms(), followup.LEASE_MS, 10
-    )
+    claimed = await desk.store.claim_work([PURGE], "dead", desk.clock.now_ms(), followup.LEASE_MS, 10)
     assert len(claimed) == 1
     desk.clock.advance(followup.LEASE_MS - 1)
     assert await desk.services.followup.step() == 0

@@ -213,6 +213,74 @@ def test_put_if_absent_never_replaces(store):
     run(scenario())
 
 
+def test_what_is_made_durable_later_is_there_at_once(store):
+    async def scenario() -> None:
+        assert await store.put_if_absent("log/1.json", b"first", durable=False) is True
+        assert await store.put_if_absent("log/1.json", b"second", durable=False) is False
+        assert await store.get("log/1.json") == b"first"
+        await store.sync("log/1.json")
+        assert await store.get("log/1.json") == b"first"
+        with pytest.raises(NotFound):
+            await store.sync("log/2.json")
+        for number, pieces in enumerate(([b"a", b"", b"bc"], [b"%d," % n for n in range(3_000)], [])):
+            for durable in (True, False):
+                path = f"pieces/{number}-{durable}"
+                assert await store.put_if_absent(path, pieces, durable=durable) is True
+                assert await store.get(path) == b"".join(pieces)
+
+    run(scenario())
+
+
+def test_copies_never_replace_and_stop_at_the_first_that_differs(store):
+    async def scenario() -> None:
+        for number in range(6):
+            await store.put(f"log/staged/{number}", f"commit {number}".encode())
+        pairs = [(f"log/staged/{number}", f"log/{number}.json") for number in range(6)]
+        assert await store.copy_if_absent([]) == 0
+        assert await store.copy_if_absent(pairs[:2]) == 2
+        assert await store.get("log/1.json") == b"commit 1"
+        # What is there already is as good as a copy, if it is the same.
+        await store.put("log/2.json", b"commit 2")
+        await store.put("log/4.json", b"commit X")
+        assert await store.copy_if_absent(pairs) == 4
+        assert await store.get("log/3.json") == b"commit 3"
+        assert await store.get("log/4.json") == b"commit X"
+        assert await store.head("log/5.json") is None
+        # Bytes that are known need no source.
+        assert await store.copy_if_absent([(b"commit 1", "log/1.json"), (b"five", "log/5.json")]) == 2
+        assert await store.get("log/5.json") == b"five"
+        assert await store.copy_if_absent([(b"other", "log/5.json")]) == 0
+
+    run(scenario())
+
+
+def test_a_copy_whose_source_is_gone_is_as_good_as_its_target(store):
+    async def scenario() -> None:
+        await store.put("log/1.json", b"one")
+        assert await store.copy_if_absent([("log/staged/1", "log/1.json")]) == 1
+        assert await store.copy_if_absent([("log/staged/2", "log/2.json")]) == 0
+        assert await paths(store) == ["log/1.json"]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("pair", [("../a", "b"), ("a", "../b"), (b"x", "/b"), ("a/../b", "c")])
+def test_copies_do_not_leave_the_root(store, pair):
+    assert run(refused(store.copy_if_absent([pair])))
+
+
+def test_what_can_be_had_at_once_is_what_is_there(store):
+    async def scenario() -> None:
+        for data in (b"one", b"", bytes(100_000)):
+            await store.put("log/1.json", data)
+            assert store.get_at_once("log/1.json") in (data, None)
+        await store.delete("log/1.json")
+        for path in ("log/1.json", "log", "none/1.json"):
+            assert store.get_at_once(path) is None
+
+    run(scenario())
+
+
 def test_of_writers_that_race_exactly_one_wins(make_store):
     stores = [make_store("race") for _ in range(8)]
 

@@ -703,6 +703,17 @@ REFUSALS: dict[str, tuple[type[Refused], Callable[[World], Operation]]] = {
         PreconditionFailed,
         lambda w: ledger.PurgeTable(table_id=w.gone, expect_etag=1),
     ),
+    "expect a version that is not there": (Conflict, lambda w: ledger.Expect(table_id=w.orders, version=3)),
+    "expect something of no table": (NotFound, lambda w: ledger.Expect(table_id=w.gone, version=0)),
+    "list versions of no table": (
+        NotFound,
+        lambda w: ledger.AddRecords(table_id=w.gone, records=(ledger.Record(1, 0, None, b"{}"),)),
+    ),
+    "take versions from no table": (
+        NotFound,
+        lambda w: ledger.DeleteRecords(table_id=w.gone, ranges=((0, None),)),
+    ),
+    "drop no branch": (NotFound, lambda w: ledger.DropBranch(table_id=w.orders, branch="prod")),
     "move a cursor that is elsewhere": (
         Conflict,
         lambda w: ledger.MoveCursor(name="c", expect="0", value="2"),

@@ -35,9 +35,8 @@ async def test_a_key_is_recorded_with_the_change_it_belongs_to(book: Book):
     assert await book.store.key_record(request.scope, request.key) is None
     receipt = await book.decide(table, append(table.id, 1), keyed=request)
     record = await book.store.key_record(request.scope, request.key)
-    assert record == KeyRecord(
-        request, receipt.transaction, book.clock.now_ms(), f'[["{table.id}",0],["{table.id}",1]]'.encode()
-    )
+    outcome = f'[["{table.id}",0,null],["{table.id}",1,null]]'.encode()
+    assert record == KeyRecord(request, receipt.transaction, book.clock.now_ms(), outcome)
     assert await book.store.key_record("other", request.key) is None
 
 

@@ -81,6 +81,7 @@ def populate(server: InverServer, folder: Path) -> None:
         client.create_principal("analysts", "group")
         client.add_member("analysts", "ana")
         client.grant("analysts", ["BROWSE"], securable("main"))
+        client.create_recipient("acme")
     (folder / "lake").mkdir()
     operation = '{"op": "create-table", "name": ["main", "sales", "imports"], "format": "LANCE"}'
     (folder / "changes.json").write_text(f'{{"operations": [{operation}]}}')

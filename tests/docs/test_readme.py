@@ -13,7 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.clients import Client, ClientMissing, client
+from tests.fixtures.iceberg_clients import make_catalog
+from tests.fixtures.jvm import JvmMissing, jars
 from tests.fixtures.server import InverServer, running_inver
+from tests.fixtures.spark import spark_session
 
 README = Path(__file__).parents[2] / "README.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -38,19 +42,88 @@ def run(server: InverServer, command: list[str]) -> str:
     return done.stdout
 
 
+def client_or_skip(name: str) -> Client:
+    try:
+        return client(name)
+    except ClientMissing as missing:
+        pytest.skip(str(missing))
+
+
 def shell(text: str) -> list[str]:
     return ["bash", "-euo", "pipefail", "-c", text]
 
 
 def test_every_block_is_of_a_kind_that_is_run() -> None:
-    assert [language for language, _ in BLOCKS] == ["sh", "python", "sh"]
+    assert [language for language, _ in BLOCKS] == [
+        "sh",
+        "python",
+        "sh",
+        "python",
+        "properties",
+        "sh",
+        "python",
+    ]
 
 
 def test_the_blocks_in_their_order(server: InverServer) -> None:
-    commands, program, request = (text for _, text in BLOCKS)
+    commands, program, request = (text for _, text in BLOCKS[:3])
     assert "inver_pat_" in run(server, shell(commands))
     assert "orders DELTA 0" in run(server, [sys.executable, "-c", program])
     if shutil.which("curl") is None:
         pytest.skip("curl is not installed")
     events = json.loads(run(server, shell(request.replace("curl", "curl -sf", 1))))["events"]
     assert "io.inver.table.committed.v1" in {event["type"] for event in events}
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InverServer]:
+    """A server with the catalog and the schema that the first blocks make."""
+    with running_inver(tmp_path_factory.mktemp("lake") / ".inver") as started:
+        make_catalog(started, "main")
+        made = started.call("POST", "/catalogs/main/schemas", json={"path": ["sales"]})
+        assert made.status_code == 201, made.text
+        yield started
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_pyiceberg(lake: InverServer) -> None:
+    python = client_or_skip("pyiceberg").python
+    assert run(lake, [str(python), "-I", "-c", BLOCKS[3][1]]).split()[-2:] == ["2", "rows"]
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_spark(lake: InverServer, tmp_path: Path) -> None:
+    """The settings as they stand, but for the address and the token; the jar is looked for where tests do."""
+    settings = dict(line.split(maxsplit=1) for line in BLOCKS[4][1].splitlines())
+    packages = settings.pop("spark.jars.packages").split(",")
+    name = "spark.sql.catalog.inver."
+    assert settings[name + "uri"] == "http://127.0.0.1:8181/iceberg"
+    settings |= {name + "uri": f"{lake.url}/iceberg", name + "token": lake.token}
+    try:
+        files = sorted(jars("iceberg-spark", packages, transitive=False).glob("*.jar"))
+        with spark_session(client_or_skip("spark"), tmp_path / "spark", files, settings) as spark:
+            spark.sql("CREATE TABLE inver.sales.travels AS SELECT 1 AS id, 'Oban' AS city")
+            assert spark.values("SELECT * FROM inver.sales.travels") == [(1, "Oban")]
+    except JvmMissing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_sharing(tmp_path: Path) -> None:
+    python = client_or_skip("delta_sharing").python
+    lake = tmp_path / "lake"
+    with running_inver(tmp_path / ".inver", arguments=["--external-root", str(lake)]) as started:
+        make_catalog(started, "main")
+        started.call("POST", "/catalogs/main/schemas", json={"path": ["sales"]}).raise_for_status()
+        options = "configuration={'delta.enableChangeDataFeed': 'true'}"
+        rows = "rows = pa.table({'id': [1, 2]})"
+        write = (
+            f"import pyarrow as pa, deltalake as d; {rows}; d.write_deltalake('lake/logs', rows, {options})"
+        )
+        run(started, [str(python), "-I", "-c", write])
+        assert "granted partners to acme" in run(started, shell(BLOCKS[5][1]))
+        assert run(started, [str(python), "-I", "-c", BLOCKS[6][1]]).split() == ["2", "rows,", "2", "changes"]

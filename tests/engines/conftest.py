@@ -10,6 +10,7 @@ import pytest
 
 from tests.fixtures.clients import Client, ClientMissing, client
 from tests.fixtures.delta import new_schema, unity
+from tests.fixtures.iceberg_clients import CATALOGS, running_catalog
 from tests.fixtures.server import InverServer, running_inver
 
 
@@ -43,6 +44,25 @@ def unitycatalog() -> Client:
 @pytest.fixture(scope="session")
 def spark() -> Client:
     return _client("spark")
+
+
+@pytest.fixture(scope="session")
+def pyiceberg() -> Client:
+    return _client("pyiceberg")
+
+
+@pytest.fixture(scope="session")
+def duckdb_iceberg() -> Client:
+    return _client("duckdb_iceberg")
+
+
+@pytest.fixture(scope="module", params=CATALOGS)
+def iceberg_catalog(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, str]]:
+    """What a client of Iceberg REST must be told: of ours on each store, and of the reference."""
+    with running_catalog(request, tmp_path_factory.mktemp("catalog")) as catalog:
+        yield catalog
 
 
 @pytest.fixture(scope="module")

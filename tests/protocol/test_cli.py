@@ -51,6 +51,9 @@ def test_catalog(shell: Shell) -> None:
     assert changed.json["properties"] == {"b": "2=3", "c": "4"}
     assert changed.json["comment"] is None
     assert ["name", name] in shell.good("catalog", "show", name).rows
+    assert shell.good("catalog", "rename", name, name + "x", "-q").out == f"{name}x\n"
+    assert "does not exist" in shell.refused(3, "catalog", "rename", name, name + "y")
+    name += "x"
     assert shell.good("catalog", "delete", name).out == f"deleted {name}\n"
     assert shell.refused(3, "catalog", "show", name).startswith(f"inver: catalog '{name}' does not exist\n")
 
@@ -73,6 +76,9 @@ def test_schema(shell: Shell, schema: str) -> None:
     assert shell.good("schema", "show", inner, "-o", "json").json["path"] == [schema[5:], "a.b"]
     assert shell.good("schema", "alter", inner, "--set", "k=v", "-o", "json").json["properties"] == {"k": "v"}
     assert "not empty" in shell.refused(4, "schema", "delete", schema)
+    renamed = shell.good("schema", "rename", inner, "c.d", "-q").out
+    inner = f"{schema}.`c.d`"
+    assert renamed == inner.removeprefix("main.") + "\n"
     assert shell.good("schema", "delete", inner, "-o", "json").json == {"deleted": inner}
 
 

@@ -121,6 +121,9 @@ def test_catalogs(client: Client) -> None:
     with pytest.raises(errors.Conflict):
         client.alter_catalog(name, comment="late", if_match=made.etag)
     assert name in [found.name for found in client.catalogs(page_size=2)]
+    renamed = client.alter_catalog(name, new_name=name + "x")
+    assert (renamed.id, renamed.name) == (made.id, name + "x")
+    name = renamed.name
     client.delete_catalog(name)
     with pytest.raises(errors.NotFound):
         client.catalog(name)
@@ -134,7 +137,8 @@ def test_schemas(client: Client, catalog: str) -> None:
     assert client.alter_schema([catalog, "s"], properties={"k": "v"}).properties == {"k": "v"}
     with pytest.raises(errors.NotEmpty):
         client.delete_schema([catalog, "s"])
-    client.delete_schema([catalog, "s", "a.b"])
+    assert client.alter_schema([catalog, "s", "a.b"], new_name="c.d").path == ["s", "c.d"]
+    client.delete_schema([catalog, "s", "c.d"])
 
 
 def test_tables(client: Client, catalog: str) -> None:

@@ -778,7 +778,7 @@ ROUTES = {
     for endpoint in (
         *CatalogRoutes(_nothing).endpoints(),
         *TableRoutes(_nothing, _nothing).endpoints(),
-        *ChangeRoutes(_nothing, _nothing, "", "").endpoints(),
+        *ChangeRoutes(_nothing, _nothing, "", "", _nothing).endpoints(),
     )
 }
 

@@ -31,6 +31,7 @@ def test_real_answers_are_as_documented(api, server):
         table_id = _tables(journey)
         _identity(journey)
         _privileges(journey)
+        _sharing(journey)
         _feed(journey)
         _endings(journey, table_id)
         assert api.operations.keys() - journey.seen == set()
@@ -120,6 +121,30 @@ def _privileges(journey: Journey) -> None:
     journey.done("revoke")
     journey.done("search", params={"q": "orders"})
     journey.done("search", params={"q": "id"})
+
+
+def _sharing(journey: Journey) -> None:
+    journey.done("create_share")
+    journey.done("add_item")
+    whole = {"kind": "schema", "name": ["main", "sales"], "as": ["all"]}
+    journey.done("add_item", "partners", json=whole)
+    made = journey.done("create_recipient")
+    assert "/delta-sharing/activation/" in made["activation_url"]
+    given = journey.done("create_recipient", json={"name": "bolt", "kind": "oauth", "activate": False})
+    assert given["profile"]["shareCredentialsVersion"] == 2
+    journey.done("grant_share", "partners", "acme", json={})
+    journey.done("get_share")
+    journey.done("list_shares")
+    journey.done("alter_recipient")
+    journey.done("rotate_recipient")
+    journey.done("get_recipient")
+    journey.done("list_recipients", params={"max_results": "1"})
+    journey.done("revoke_share")
+    journey.done("revoke_recipient")
+    journey.done("remove_table")
+    journey.done("remove_schema", "partners", "all")
+    journey.done("drop_share")
+    journey.done("drop_recipient")
 
 
 def _feed(journey: Journey) -> None:

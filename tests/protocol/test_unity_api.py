@@ -20,6 +20,7 @@ from tests.fixtures.unity import (
     code,
     commit_info,
     first_actions,
+    kind,
     properties,
     proposal,
 )
@@ -636,6 +637,20 @@ def test_credentials_of_paths_never_reach_over_tables(place: Place) -> None:
     assert code(ask("/etc")) == (400, "INVALID_ARGUMENT")
     assert code(ask(f"{root}/new", "PATH_FROB")) == (400, "INVALID_ARGUMENT")
     assert code(ask(f"{root}/new", client=place.visitor("CREATE TABLE"))) == denied
+    # Each use of a path that is no table's has a privilege of its own.
+    uses = {
+        "PATH_READ": {"READ FILES"},
+        "PATH_READ_WRITE": {"READ FILES", "WRITE FILES"},
+        "PATH_CREATE_TABLE": {"CREATE EXTERNAL TABLE"},
+    }
+    metastore = place.get("/metastore_summary")["metastore_id"]
+    for held in ({"READ FILES"}, {"WRITE FILES"}, {"READ FILES", "WRITE FILES"}, {"CREATE EXTERNAL TABLE"}):
+        somebody = place.person(*((privilege, "metastore", metastore) for privilege in held))
+        for operation, needed in uses.items():
+            answer = ask(f"{root}/new", operation, somebody)
+            assert answer.status_code == (200 if needed <= held else 403), (held, operation, answer.text)
+            # What belongs to a table is had by rights to the table only.
+            assert code(ask(f"{root}/in/ext", operation, somebody)) == denied
     assert code(ask(f"{root}/in/ext", client=place.visitor("BROWSE"))) == denied
     assert code(ask(f"{root}/in/ext", client=place.person())) == denied
     staged = place.staged("mine")
@@ -666,7 +681,6 @@ def test_catalogs_and_schemas(place: Place) -> None:
     assert made in place.get("/catalogs")["catalogs"]
     changed = place.send("PATCH", f"/catalogs/{name}", {"comment": "yours", "new_name": name})
     assert (changed["comment"], changed["properties"]) == ("yours", {"a": "b"})
-    assert code(place.admin.patch(f"/catalogs/{name}", json={"new_name": "z"})) == (501, "UNIMPLEMENTED")
     assert code(place.admin.post("/catalogs", json=body)) == (400, "CATALOG_ALREADY_EXISTS")
 
     schema = place.post("/schemas", {"name": "s", "catalog_name": name, "comment": "one"})
@@ -687,6 +701,50 @@ def test_catalogs_and_schemas(place: Place) -> None:
     assert code(place.admin.get(f"/schemas/{name}.s")) == (404, "CATALOG_NOT_FOUND")
     assert code(place.admin.get(f"/schemas/{place.catalog}.none")) == (404, "SCHEMA_NOT_FOUND")
     assert code(place.admin.get(f"/schemas/{place.catalog}")) == (400, "INVALID_ARGUMENT")
+
+
+def test_catalogs_and_schemas_are_renamed(place: Place) -> None:
+    table = place.table()
+    new = place.catalog + "-new"
+    before = place.get(f"/catalogs/{place.catalog}")
+    reader = place.visitor("SELECT")
+    renamed = place.send("PATCH", f"/catalogs/{place.catalog}", {"new_name": new})
+    assert (renamed["name"], renamed["id"]) == (new, before["id"])
+    assert code(place.admin.get(f"/catalogs/{place.catalog}")) == (404, "CATALOG_NOT_FOUND")
+    schema = place.send("PATCH", f"/schemas/{new}.s", {"new_name": "people", "comment": "ours"})
+    assert (schema["name"], schema["full_name"], schema["comment"]) == ("people", f"{new}.people", "ours")
+    assert code(place.admin.get(f"/schemas/{new}.s")) == (404, "SCHEMA_NOT_FOUND")
+    # Ids, locations, grants and commits are what they were.
+    found = place.get(f"/tables/{new}.people.t", by=reader)
+    assert (found["table_id"], found["storage_location"]) == (table.id, table.location)
+    place.post("/delta/commit", proposal(table, 1))
+    moved = f"/delta/v1/catalogs/{new}/schemas/people/tables/t"
+    assert place.get(moved, by=reader)["latest-table-version"] == 1
+    assert kind(place.admin.get(table.url)) == (404, "NoSuchCatalogException")
+    update = {
+        "requirements": [{"type": "assert-table-uuid", "uuid": table.id}],
+        "updates": [{"action": "add-commit", "commit": table.stage(2, [])}],
+    }
+    assert kind(place.admin.post(table.url, json=update)) == (404, "NoSuchCatalogException")
+    assert place.post(moved, update)["latest-table-version"] == 2
+
+    place.post("/schemas", {"name": "s", "catalog_name": new})
+    taken = place.admin.patch(f"/schemas/{new}.s", json={"new_name": "People"})
+    assert code(taken) == (400, "SCHEMA_ALREADY_EXISTS")
+    place.post("/catalogs", {"name": place.catalog})
+    taken = place.admin.patch(f"/catalogs/{new}", json={"new_name": place.catalog.upper()})
+    assert code(taken) == (400, "CATALOG_ALREADY_EXISTS")
+    for bad in ("", "a\tb", "x" * 300):
+        answer = place.admin.patch(f"/catalogs/{new}", json={"new_name": bad})
+        assert code(answer) == (400, "INVALID_ARGUMENT")
+    refused = reader.patch(f"/schemas/{new}.people", json={"new_name": "mine"})
+    assert code(refused) == (403, "PERMISSION_DENIED")
+    # Who owns a schema needs the right to make one there, too.
+    owner = place.person(("USE CATALOG", "catalog", new))
+    place.send("PATCH", f"/schemas/{new}.people", {"owner": owner.headers["X-Name"]})
+    place.send("PATCH", f"/schemas/{new}.people", {"comment": "mine"}, by=owner)
+    refused = owner.patch(f"/schemas/{new}.people", json={"new_name": "mine"})
+    assert code(refused) == (403, "PERMISSION_DENIED")
 
 
 def test_catalogs_and_schemas_are_paged_and_filtered(place: Place) -> None:

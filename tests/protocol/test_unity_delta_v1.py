@@ -213,7 +213,19 @@ def test_an_external_table(place: Place) -> None:
     made = place.post(schema_url(place) + "/tables", body)
     assert "commits" not in made
     assert "latest-table-version" not in made
-    assert (made["metadata"]["table-type"], made["metadata"]["properties"]) == ("EXTERNAL", {"a": "b"})
+    metadata = made["metadata"]
+    assert metadata["table-type"] == "EXTERNAL"
+    protocol = body["protocol"]
+    assert metadata["properties"] == {
+        "a": "b",
+        "delta.minReaderVersion": str(protocol["min-reader-version"]),
+        "delta.minWriterVersion": str(protocol["min-writer-version"]),
+        **{f"delta.feature.{name}": "supported" for name in protocol["writer-features"]},
+        "delta.lastUpdateVersion": "0",
+        "delta.lastCommitTimestamp": str(body["last-commit-timestamp-ms"]),
+    }
+    assert metadata["last-commit-timestamp-ms"] == body["last-commit-timestamp-ms"]
+    assert place.get(table.url) == made
     assert made["metadata"]["columns"] == NESTED
     table.id = made["metadata"]["table-uuid"]
     changed = update(
@@ -226,7 +238,10 @@ def test_an_external_table(place: Place) -> None:
         },
     )
     assert changed.status_code == 200, changed.text
-    assert changed.json()["metadata"]["properties"]["c"] == "d"
+    after = changed.json()["metadata"]
+    assert after["properties"]["c"] == "d"
+    assert after["properties"]["delta.minReaderVersion"] == str(protocol["min-reader-version"])
+    assert (after["last-commit-version"], after["last-commit-timestamp-ms"]) == (5, 1700000000000)
     commit = {**table.stage(1, []), "file-name": "x.json"}
     assert kind(update(table, {"action": "add-commit", "commit": commit})) == INVALID
 

@@ -33,8 +33,7 @@ from inver.clock import ManualClock
 from inver.domain.ledger import Receipt
 from inver.domain.tables import NAMED, Format, State
 from inver.errors import AlreadyExists, Conflict, InverError, NotFound
-from inver.services.names import TableRef
-from inver.services.transactions import (
+from inver.services.intents import (
     Commit,
     CreateTable,
     DropTable,
@@ -43,6 +42,7 @@ from inver.services.transactions import (
     RenameTable,
     UndropTable,
 )
+from inver.services.names import TableRef
 from tests.fixtures.ledger import (
     HOLD_MS,
     AnyStore,

@@ -65,6 +65,7 @@ MOMENTARY: dict[type[Refused], Callable[[], Refused]] = {
     errors.Refused: lambda: errors.Refused("no"),
     errors.TooLarge: lambda: errors.TooLarge("no"),
     errors.Unauthenticated: lambda: errors.Unauthenticated("no"),
+    errors.TokenExpired: lambda: errors.TokenExpired("no"),
     errors.Forbidden: lambda: errors.Forbidden("no"),
     errors.KeyReused: lambda: errors.KeyReused("no"),
     errors.MethodNotAllowed: lambda: errors.MethodNotAllowed("no", ["GET"]),
@@ -77,7 +78,7 @@ def tree(kind: type[Refused]) -> set[type[Refused]]:
 
 
 def parts(error: Refused) -> dict[str, object]:
-    return {"type": type(error), "args": error.args, **vars(error)}
+    return {"type": type(error), "args": error.args, "operation": error.operation, **vars(error)}
 
 
 def test_every_refusal_is_final_or_momentary():

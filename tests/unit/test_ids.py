@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import os
 import time
 from itertools import pairwise
 from uuid import RFC_4122, UUID
 
 from inver.domain.uuids import is_uuid
-from inver.ids import new_id
+from inver.ids import new_id, random_uuid
 
 
 def milliseconds(text: str) -> int:
@@ -48,3 +49,24 @@ def test_every_random_bit_is_used():
         changing |= value ^ values[0]
     assert changing & ~fixed == ((1 << 128) - 1) & ~fixed
     assert len(set(values)) == len(values)
+
+
+def test_random_uuids_are_of_version_4_and_never_the_same():
+    made = [random_uuid() for _ in range(1_000)]
+    assert len(set(made)) == 1_000
+    parsed = [UUID(text) for text in made]
+    assert {(each.version, each.variant) for each in parsed} == {(4, RFC_4122)}
+    assert [str(each) for each in parsed] == made
+
+
+def test_a_forked_process_has_randomness_of_its_own():
+    random_uuid()
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writer, random_uuid().encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(reader, 36).decode() != random_uuid()
+    os.close(reader)
+    os.close(writer)

@@ -10,7 +10,7 @@ import json
 import sys
 from typing import Any
 
-import polars as pl  # type: ignore[import-not-found]
+import polars as pl
 
 
 def plain(value: Any) -> Any:

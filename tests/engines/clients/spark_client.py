@@ -1,7 +1,8 @@
 """Spark with the catalog, driven by lines: the first is the session's configuration as JSON.
 
 Each further line is JSON: `{"sql": ...}` answers its rows; with `repeat` it is run so many times,
-`{i}` being the number of the round. `{"stream": table, "rows": [...], "folder": ...}` appends the
+`{i}` being the number of the round. `{"plan": table, ...}` answers the files of a scan of an Iceberg
+table, as Iceberg's own planner gives them. `{"stream": table, "rows": [...], "folder": ...}` appends the
 rows as new input of one stream.
 """
 
@@ -12,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession  # type: ignore[import-not-found]
+from pyspark.sql import SparkSession
 
 
 def rows(frame: Any) -> list[dict[str, Any]]:
@@ -22,6 +23,8 @@ def rows(frame: Any) -> list[dict[str, Any]]:
 def run(spark: Any, given: dict[str, Any]) -> Any:
     if "stream" in given:
         return stream(spark, Path(given["folder"]), given["stream"], given["rows"])
+    if "plan" in given:
+        return plan(spark, **given)
     for i in range(given.get("repeat", 0)):
         spark.sql(given["sql"].replace("{i}", str(i)))
     return None if "repeat" in given else rows(spark.sql(given["sql"]))
@@ -42,6 +45,60 @@ def stream(spark: Any, folder: Path, table: str, values: list[dict[str, Any]]) -
         .toTable(table)
     )
     query.awaitTermination()
+
+
+def plan(
+    spark: Any,
+    plan: str,
+    filter: Any = None,
+    snapshot: int | None = None,
+    ref: str | None = None,
+    between: list[int] | None = None,
+    stats: list[str] | None = None,
+) -> list[list[Any]]:
+    """Path, rows, partition, deletes, bounds, row ids and residual of each file."""
+    iceberg = spark._jvm.org.apache.iceberg
+    table = iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, plan)
+    scan = table.newScan() if between is None else table.newIncrementalAppendScan()
+    if snapshot is not None:
+        scan = scan.useSnapshot(snapshot)
+    if ref is not None:
+        scan = scan.useRef(ref)
+    if between is not None:
+        scan = scan.fromSnapshotExclusive(between[0]).toSnapshot(between[1])
+    if filter is not None:
+        scan = scan.filter(iceberg.expressions.ExpressionParser.fromJson(json.dumps(filter)))
+    if stats is not None:
+        scan = scan.includeColumnStats(stats)
+    files = scan.planFiles()
+    found, tasks = [], files.iterator()
+    while tasks.hasNext():
+        task = tasks.next()
+        file = task.file()
+        try:
+            # Without `not` and bound, since a filter has several spellings before.
+            plain = iceberg.expressions.Expressions.rewriteNot(task.residual())
+            residual = str(iceberg.expressions.Binder.bind(scan.schema().asStruct(), plain, True))
+        except Exception as error:
+            residual = type(error).__name__
+        found.append(
+            [
+                file.location(),
+                file.recordCount(),
+                str(file.partition()),
+                sorted(f"{each.location()}@{each.contentOffset()}" for each in task.deletes()),
+                bounds(iceberg, file.lowerBounds()) if stats else None,
+                file.firstRowId(),
+                residual,
+            ]
+        )
+    files.close()
+    return sorted(found)
+
+
+def bounds(iceberg: Any, known: Any) -> list[Any]:
+    pairs = json.loads(iceberg.SingleValueParser.toJson(iceberg.DataFile.LOWER_BOUNDS.type(), known))
+    return sorted(zip(pairs["keys"], pairs["values"], strict=True))
 
 
 def main() -> None:

@@ -12,8 +12,8 @@ import json
 import sys
 from typing import Any
 
-import unitycatalog.client as uc  # type: ignore[import-not-found]
-from unitycatalog.client.exceptions import ApiException  # type: ignore[import-not-found]
+import unitycatalog.client as uc
+from unitycatalog.client.exceptions import ApiException
 
 
 def argument(value: Any) -> Any:

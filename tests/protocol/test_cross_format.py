@@ -1,0 +1,172 @@
+"""Transactions that span formats: each operation in its protocol's own words, all of them or none."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests.fixtures.server import InverServer
+from tests.fixtures.trio import Trio
+
+
+@pytest.fixture
+def trio(shared_inver: InverServer) -> Iterator[Trio]:
+    made = Trio(shared_inver)
+    yield made
+    made.close()
+
+
+def reasons(answer: Any) -> list[tuple[int, str]]:
+    return [(each["operation"], each["reason"]) for each in answer.json()["conflicts"]]
+
+
+def test_three_tables_move_together(trio: Trio) -> None:
+    answer = trio.transact(*trio.step(1))
+    assert answer.status_code == 200, answer.text
+    assert trio.versions() == (1, 1, 1)
+    told = answer.json()
+    assert [each["version"] for each in told["results"]] == [1, 1, 1]
+    events = trio.server.call("GET", f"/transactions/{told['transaction']}").json()["events"]
+    assert [each["type"].split(".")[-2] for each in events] == ["committed"] * 3
+    trio.transact(*trio.step(2)).raise_for_status()
+    assert trio.versions() == (2, 2, 2)
+
+
+@pytest.mark.parametrize("loser", [0, 1, 2])
+def test_what_one_loses_none_wins(trio: Trio, loser: int) -> None:
+    trio.transact(*trio.step(1)).raise_for_status()
+    late = trio.step(2)
+    # Somebody else is faster on one of the three tables.
+    trio.transact(
+        [trio.delta_commit(2), trio.iceberg_commit(), trio.lance_commit(2)][loser]
+    ).raise_for_status()
+    before, files = trio.versions(), trio.iceberg.files()
+    answer = trio.transact(*late)
+    assert answer.status_code == 409, answer.text
+    assert trio.versions() == before
+    assert trio.iceberg.files() == files
+    if loser != 1:
+        assert reasons(answer) == [(loser, "version-taken")]
+    else:
+        assert "Requirement failed" in answer.json()["detail"]
+
+
+def test_a_commit_that_requires_nothing_of_what_changed_is_made_again(trio: Trio) -> None:
+    trio.transact(*trio.step(1)).raise_for_status()
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(
+            pool.map(
+                lambda number: trio.transact(
+                    trio.iceberg_commit(trio.iceberg.set(**{f"by.{number}": "x"})),
+                    {
+                        "op": "move-cursor",
+                        "cursor": f"{trio.delta.id}/{number}",
+                        "expect": None,
+                        "value": "1",
+                    },
+                ),
+                range(8),
+            )
+        )
+    assert [answer.status_code for answer in answers] == [200] * 8
+    properties = trio.iceberg.metadata["properties"]
+    assert {f"by.{number}" for number in range(8)} <= properties.keys()
+
+
+def test_sent_again_it_takes_effect_once(trio: Trio) -> None:
+    step = trio.step(1)
+    first, again = trio.transact(*step), trio.transact(*step)
+    assert (first.status_code, again.status_code) == (200, 200), again.text
+    assert again.json()["replayed"] is True
+    assert again.json()["transaction"] == first.json()["transaction"]
+    assert again.json()["results"] == first.json()["results"]
+    assert trio.versions() == (1, 1, 1)
+
+
+def test_a_key_gives_the_same_answer_again(trio: Trio) -> None:
+    step, key = trio.step(1), str(uuid.uuid4())
+    first, again = trio.transact(*step, key=key), trio.transact(*step, key=key)
+    assert again.json() == {**first.json(), "replayed": True}
+    assert trio.transact(*trio.step(2), key=key).status_code == 422
+    assert trio.versions() == (1, 1, 1)
+
+
+def test_other_operations_go_with_them(trio: Trio) -> None:
+    old = [trio.lake.catalog, "ns", "t"]
+    answer = trio.transact(
+        *trio.step(1),
+        {"op": "rename-table", "table": {"name": old}, "to": [trio.lake.catalog, "ns", "renamed"]},
+        {"op": "move-cursor", "cursor": f"flow/{trio.delta.id}", "expect": None, "value": "1"},
+        {"op": "lance", "operation": {"declare_table": {"id": trio.lance.id("other")}}},
+    )
+    assert answer.status_code == 200, answer.text
+    assert len(answer.json()["results"]) == 6
+    assert trio.lake.get("/namespaces/ns/tables")["identifiers"] == [{"namespace": ["ns"], "name": "renamed"}]
+    assert trio.lance.of("other", "describe")["location"]
+    cursor = trio.server.call("GET", f"/cursors/flow%2F{trio.delta.id}").json()
+    assert cursor["value"] == "1"
+
+
+def test_two_commits_of_one_iceberg_table_are_one_version(trio: Trio) -> None:
+    answer = trio.transact(
+        trio.iceberg_commit(trio.iceberg.set(a="1")), trio.iceberg_commit(trio.iceberg.set(b="2"))
+    )
+    results = answer.raise_for_status().json()["results"]
+    assert [each["version"] for each in results] == [1, 1]
+    assert {"a": "1", "b": "2"}.items() <= trio.iceberg.metadata["properties"].items()
+
+
+@pytest.mark.parametrize(
+    ("operation", "field"),
+    [
+        ({"op": "delta-commit", "commit": {}}, "operations[1].commit"),
+        ({"op": "delta-commit", "commit": {"table_id": "x", "table_uri": "y"}}, "operations[1].commit_info"),
+        ({"op": "delta-commit"}, "operations[1]"),
+        ({"op": "iceberg-commit", "table": ["a"], "commit": {"updates": []}}, "operations[1].table"),
+        (
+            {"op": "iceberg-commit", "table": ["a", "b", "c"], "commit": {"updates": [{"action": "fly"}]}},
+            "operations[1].commit.updates[0]",
+        ),
+        ({"op": "lance", "operation": {}}, "operations[1].operation"),
+        ({"op": "lance", "operation": {"declare_table": {"id": ["a"]}}}, "operations[1].id"),
+        ({"op": "lance", "operation": {"fly": {}}}, "operations[1].operation"),
+        ({"op": "fly"}, "operations[1]"),
+    ],
+)
+def test_what_is_wrong_is_named_and_nothing_is_done(
+    trio: Trio, operation: dict[str, Any], field: str
+) -> None:
+    answer = trio.transact(trio.delta_commit(1), operation)
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["field"].startswith(field), answer.text
+    assert trio.versions() == (0, 0, 0)
+
+
+def test_rights_are_asked_for_each_table(trio: Trio) -> None:
+    """C4: a transaction reaches no table that its caller could not commit to alone."""
+    trio.lake.management("POST", "/principals", {"name": f"one-{trio.delta.id}"})
+    token = trio.lake.management("POST", "/tokens", {"principal": f"one-{trio.delta.id}"})["token"]
+    securable = {"kind": "catalog", "name": [trio.lake.catalog]}
+    trio.lake.management(
+        "POST",
+        "/grants",
+        {
+            "principal": f"one-{trio.delta.id}",
+            "privileges": ["USE CATALOG", "USE SCHEMA", "SELECT", "MODIFY"],
+            "securable": securable,
+        },
+    )
+    theirs = {"Authorization": f"Bearer {token}"}
+    alone = trio.server.call(
+        "POST", "/transactions", json={"operations": [trio.iceberg_commit()]}, headers=theirs
+    )
+    assert alone.status_code == 200, alone.text
+    for other in (trio.delta_commit(1), trio.lance_commit(1)):
+        both = {"operations": [trio.iceberg_commit(), other]}
+        answer = trio.server.call("POST", "/transactions", json=both, headers=theirs)
+        assert answer.status_code == 404, answer.text
+    assert trio.versions() == (0, 1, 0)

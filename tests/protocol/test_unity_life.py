@@ -1,0 +1,388 @@
+"""What becomes of managed Delta tables: crowds of writers, counts, reports, time limits, clean-up."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.fixtures.cli import Shell
+from tests.fixtures.delta import DeltaTable, add_file
+from tests.fixtures.server import InverServer, new_database, running_inver
+from tests.fixtures.unity import Place, code, first_actions, kind, proposal
+
+BACKENDS = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
+WRITERS = 12
+PATIENCE_S = 20
+INVALID = (400, "INVALID_PARAMETER_VALUE")
+INVALID_V1 = (400, "InvalidParameterValueException")
+
+
+@pytest.fixture
+def place(shared_inver: InverServer) -> Iterator[Place]:
+    made = Place(shared_inver)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def hasty_inver(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[InverServer]:
+    """A server that believes its writers and soon gives up what nobody needs."""
+    env = {
+        "INVER_DELTA__VERIFY_COMMITS": "false",
+        "INVER_DELTA__STAGE": "2s",
+        "INVER_TABLES__HOLD": "3s",
+    }
+    home = tmp_path_factory.mktemp("hasty") / "home"
+    with new_database(request, request.param) as database, running_inver(home, database, env=env) as server:
+        yield server
+
+
+@pytest.fixture
+def hasty(hasty_inver: InverServer) -> Iterator[Place]:
+    made = Place(hasty_inver)
+    yield made
+    made.close()
+
+
+def history(place: Place, table: DeltaTable) -> list[dict[str, Any]]:
+    with place.server.client() as management:
+        found = management.get(f"/tables/{table.id}/commits").raise_for_status().json()
+    commits: list[dict[str, Any]] = found["commits"]
+    return commits
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+# --- crowds ---
+
+
+@pytest.mark.parametrize("route", ["managed", "v1"])
+def test_of_a_crowd_one_wins_each_version(place: Place, route: str) -> None:
+    crowd(place, route)
+
+
+def test_of_a_crowd_one_wins_without_a_look_at_the_files(hasty: Place) -> None:
+    crowd(hasty, "managed")
+
+
+def crowd(place: Place, route: str) -> None:
+    table = place.table("crowded")
+    rounds = 4
+    staged = [
+        [table.stage(version, [add_file(f"{version}-{w}")]) for w in range(WRITERS)]
+        for version in range(1, rounds + 1)
+    ]
+
+    def send(commit: dict[str, Any]) -> int:
+        if route == "v1":
+            return place.admin.post(table.url, json=update(table, commit)).status_code
+        info = {name.replace("-", "_"): value for name, value in commit.items()}
+        return place.admin.post("/delta/commit", json={**proposal(table), "commit_info": info}).status_code
+
+    with ThreadPoolExecutor(WRITERS) as threads:
+        for version, commits in enumerate(staged, start=1):
+            # Each is sent twice, as a client does that got no answer.
+            answers = list(threads.map(send, [*commits, *commits]))
+            first, second = answers[:WRITERS], answers[WRITERS:]
+            assert Counter(first + second) == {200: 2, 409: 2 * WRITERS - 2}, (version, answers)
+            won = commits[first.index(200)]
+            assert first.index(200) == second.index(200)
+            newest = history(place, table)[0]
+            assert (newest["version"], newest["token"]) == (version, won["file-name"])
+
+
+def test_rivals_of_a_commit_that_fails_have_their_chance(place: Place) -> None:
+    """The ones that go ahead have no file; those who wait for them must not wait for ever, or lose."""
+    table = place.table("failing")
+    for version in range(1, 6):
+        good = table.stage(version, [])
+        gone = [dict(good, **{"file-name": f"{version:020d}.gone-{number}.json"}) for number in range(6)]
+
+        def send(commit: dict[str, Any]) -> int:
+            return place.admin.post(table.url, json=update(table, commit)).status_code
+
+        with ThreadPoolExecutor(7) as threads:
+            answers = list(threads.map(send, [*gone[:3], good, *gone[3:]]))
+        assert answers[3] == 200, answers
+        assert set(answers[:3] + answers[4:]) <= {400, 409}
+
+
+def test_a_right_that_is_taken_away_is_gone_for_the_next_commit(place: Place) -> None:
+    table = place.table("t")
+    writer = place.visitor("MODIFY")
+    for version in (1, 2):
+        writer.post("/delta/commit", json=proposal(table, version)).raise_for_status()
+    change = {"principal": writer.headers["X-Name"], "add": [], "remove": ["MODIFY"]}
+    place.send("PATCH", f"/permissions/schema/{place.schema}", {"changes": [change]})
+    assert writer.post("/delta/commit", json=proposal(table, 3)).status_code in (403, 404)
+    assert writer.get(table.url).status_code in (403, 404)
+    assert place.get(table.url)["latest-table-version"] == 2
+
+
+def test_a_late_commit_is_late_whether_or_not_its_file_is_there(place: Place) -> None:
+    table = place.table("t")
+    for version in (1, 2):
+        place.post("/delta/commit", proposal(table, version))
+    for version in (1, 2):
+        body = proposal(table, version)
+        body["commit_info"]["file_name"] = f"{version:020d}.nowhere.json"
+        assert code(place.admin.post("/delta/commit", json=body)) == (409, "ALREADY_EXISTS")
+    body = proposal(table, 3)
+    body["commit_info"]["file_name"] = f"{3:020d}.nowhere.json"
+    assert code(place.admin.post("/delta/commit", json=body)) == INVALID
+
+
+def test_a_refusal_for_another_reason_says_nothing_of_versions(place: Place) -> None:
+    """An etag is a number too; taken for a version it would let commits pass that nobody has looked at."""
+    table = place.table("t")
+    table.append(1)
+    for comment in ("a", "b", "c", "d", "e"):
+        place.send("PATCH", f"/tables/{table.name}", {"comment": comment})
+    stale = update(table, table.stage(2, []))
+    stale["requirements"].append({"type": "assert-etag", "etag": "etag-1"})
+    assert kind(place.admin.post(table.url, json=stale)) == (409, "UpdateRequirementConflictException")
+    for body in (proposal(table, 2), proposal(table, 2)):
+        body["commit_info"]["file_size"] += 1
+        assert code(place.admin.post("/delta/commit", json=body)) == INVALID
+    place.post("/delta/commit", proposal(table, 2))
+
+
+def test_a_large_staged_file_is_read_too(place: Place) -> None:
+    table = place.table("t")
+    body = proposal(table)
+    staged = table.stage(1, [add_file(f"file-{number}", 100, 7) for number in range(2_000)])
+    assert staged["file-size"] > 100_000
+    body["commit_info"] = {name.replace("-", "_"): value for name, value in staged.items()}
+    place.post("/delta/commit", body)
+    assert history(place, table)[0]["counts"]["rows_added"] == 14_000
+
+
+# --- counts and reports ---
+
+
+def test_what_a_commit_changes_is_counted_from_its_file(place: Place) -> None:
+    """Also without any report: version 0 of a table made from a query, appends, and a replacement."""
+    table = place.staged("t")
+    log = table.folder / "_delta_log" / f"{0:020d}.json"
+    log.write_bytes(log.read_bytes() + b"".join(line(add_file(f"ctas-{n}", 10, 5)) for n in range(3)))
+    place.post("/tables", place.creation(table))
+    table.append(1, add_file("a", 1000, 10), add_file("b", 500, 5))
+    removals = [
+        {"remove": {"path": name, "dataChange": True, "size": size, "stats": f'{{"numRecords":{rows}}}'}}
+        for name, size, rows in (("a", 1000, 10), ("b", 500, 5), *((f"ctas-{n}", 10, 5) for n in range(3)))
+    ]
+    replaced = table.stage(2, [*first_actions(table)[1:], *removals, add_file("c", 70, 2)], "REPLACE TABLE")
+    table.commit(replaced).raise_for_status()
+    newest, appended, created = history(place, table)
+    assert created["counts"] == counts(rows=(15, 0), files=(3, 0), bytes_=(30, 0))
+    assert appended["counts"] == counts(rows=(15, 0), files=(2, 0), bytes_=(1500, 0))
+    assert newest["counts"] == counts(rows=(2, 30), files=(1, 5), bytes_=(70, 1530))
+    assert newest["operation"] == "REPLACE TABLE"
+    assert table.load()["metadata"]["table-uuid"] == table.id
+
+
+def test_reports_are_kept_per_version_and_shown(
+    place: Place, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = place.table("t")
+    for version in (1, 2):
+        place.post("/delta/commit", proposal(table, version))
+    nothing = {"num_files_added": 0, "num_bytes_added": 0, "num_rows_inserted": 0, "commit_version": 1}
+    report(place, table, nothing)
+    report(place, table, {"num_files_added": 3, "num_rows_inserted": 9, "commit_version": 2})
+    again = {"num_files_added": 4, "num_files_removed": 1, "num_rows_inserted": 10, "commit_version": 2}
+    report(place, table, again)
+    monkeypatch.setenv("INVER_URL", place.server.url)
+    monkeypatch.setenv("INVER_TOKEN", place.server.token)
+    shown = Shell(place.server, capfd).good("table", "metrics", table.name, "-o", "json").json
+    assert [(each["version"], each["report"]) for each in shown] == [
+        (2, {"version": 2, "files_added": 4, "files_removed": 1, "rows_inserted": 10}),
+        (1, {"version": 1, "files_added": 0, "bytes_added": 0, "rows_inserted": 0}),
+    ]
+    rows = Shell(place.server, capfd).good("table", "metrics", table.name).rows
+    assert [row[0] for row in rows] == ["VERSION", "2", "1"]
+
+
+COUNTS = (
+    "num_files_added",
+    "num_bytes_added",
+    "num_clustered_bytes_added",
+    "num_files_removed",
+    "num_bytes_removed",
+    "num_clustered_bytes_removed",
+    "num_rows_inserted",
+    "num_rows_removed",
+    "num_rows_updated",
+)
+NO_COUNTS: tuple[Any, ...] = (-1, "1", 1.5, True, 2**63, [])
+NO_BOUNDARIES: tuple[Any, ...] = (
+    [],
+    [1, 10, 20],
+    [0, 10],
+    [0, 10, 20, 30],
+    [0, 20, 10],
+    [0, 10, 10],
+    [0, -1, 2],
+    ["0", 1, 2],
+    None,
+)
+NO_VALUES: tuple[Any, ...] = ([1, 0], [1, 0, 2, 3], [], [1, -1, 2], [1, 0.5, 2], "102", None)
+BINS: dict[str, Any] = {
+    "sorted_bin_boundaries": [0, 10, 20],
+    "file_counts": [1, 0, 2],
+    "total_bytes": [5, 0, 90],
+}
+
+
+def test_reports_that_say_nothing_right_are_refused(place: Place) -> None:
+    table = place.table("t")
+    place.post("/delta/commit", proposal(table, 1))
+    good = {**dict.fromkeys(COUNTS, 0), "file_size_histogram": BINS, "commit_version": 1}
+    report(place, table, good)
+    wrong: list[dict[str, Any]] = [
+        *({name: value} for name in COUNTS for value in NO_COUNTS),
+        *({"commit_version": value} for value in (None, -1, 2, "1", 2**63)),
+        *({"file_size_histogram": {**BINS, "sorted_bin_boundaries": value}} for value in NO_BOUNDARIES),
+        *({"file_size_histogram": {**BINS, "file_counts": value}} for value in NO_VALUES),
+        *({"file_size_histogram": {**BINS, "total_bytes": value}} for value in NO_VALUES),
+        {"file_size_histogram": []},
+    ]
+    for change in wrong:
+        body = {
+            "table_id": table.id,
+            "table_uri": table.location,
+            "report": {"commit_report": {**good, **change}},
+        }
+        assert code(place.admin.post("/delta/metrics", json=body)) == INVALID, change
+        if any("clustered" in name for name in change) or change.get("commit_version", 0) is None:
+            continue  # delta/v1 has no such field, or does not need it
+        named = kebab({**good, **change})
+        version = named.pop("commit-version")
+        if isinstance(named["file-size-histogram"], dict):
+            named["file-size-histogram"]["commit-version"] = version
+        body = {"table-id": table.id, "report": {"commit-report": named}}
+        assert kind(place.admin.post(f"{table.url}/metrics", json=body)) == INVALID_V1, change
+    catalog, schema, name = table.name.split(".")
+    with place.server.client() as management:
+        kept = management.get(f"/catalogs/{catalog}/schemas/{schema}/tables/{name}/metrics").json()["reports"]
+    assert [each["version"] for each in kept] == [1]
+
+
+# --- time limits ---
+
+
+def test_a_staged_table_that_nobody_finishes_is_cleaned_up(hasty: Place) -> None:
+    table = hasty.staged("left")
+    done = hasty.table("kept")
+    (table.folder / "part.parquet").write_bytes(b"rows")
+    until(lambda: not any(each.is_file() for each in table.folder.rglob("*")), "its files are still there")
+    answer = hasty.admin.post("/tables", json=hasty.creation(table))
+    assert code(answer) == (404, "TABLE_DOES_NOT_EXIST")
+    credentials = {"table_id": table.id, "operation": "READ_WRITE"}
+    answer = hasty.admin.post("/temporary-table-credentials", json=credentials)
+    assert code(answer) == (404, "TABLE_NOT_FOUND")
+    # One that was finished in time stays.
+    assert done.published == [0]
+    assert hasty.get(done.url)["latest-table-version"] == 0
+
+
+def test_a_dropped_table_comes_back_until_its_time_is_over(hasty: Place) -> None:
+    table = hasty.table("back")
+    table.append(1, add_file("a"))
+    assert hasty.send("DELETE", f"/tables/{table.name}") == {}
+    assert code(hasty.admin.get(f"/tables/{table.name}")) == (404, "TABLE_DOES_NOT_EXIST")
+    assert kind(hasty.admin.get(table.url)) == (404, "NoSuchTableException")
+    late = table.commit(table.stage(2, []))
+    assert kind(late) == (404, "NoSuchTableException")
+    assert code(hasty.admin.post("/delta/commit", json=proposal(table, 2))) == (404, "TABLE_DOES_NOT_EXIST")
+    with hasty.server.client() as management:
+        management.post(f"/tables/{table.id}/undrop", json={}).raise_for_status()
+    assert table.load()["latest-table-version"] == 1
+    table.append(2, add_file("b"))
+    time.sleep(4)
+    assert table.load()["latest-table-version"] == 2
+    assert (table.folder / "_delta_log" / f"{0:020d}.json").exists()
+
+    hasty.send("DELETE", f"/tables/{table.name}")
+    until(lambda: not any(each.is_file() for each in table.folder.rglob("*")), "its files are still there")
+    with hasty.server.client() as management:
+        assert management.post(f"/tables/{table.id}/undrop", json={}).status_code == 404
+
+
+# --- publishing ---
+
+
+def test_many_tables_are_published_side_by_side_each_in_order(place: Place) -> None:
+    tables = [place.table(f"t{number}") for number in range(24)]
+    for version in (1, 2, 3):
+        for table in tables:
+            table.append(version)
+    until(lambda: all(table.published == [0, 1, 2, 3] for table in tables), "not all are published")
+    until(lambda: not any(table.load()["commits"] for table in tables), "not all are noted")
+
+
+def test_a_table_that_cannot_be_published_does_not_hold_up_others(place: Place) -> None:
+    broken, other = place.table("broken"), place.table("other")
+    (broken.folder / "_delta_log" / f"{1:020d}.json").write_text('{"commitInfo":{}}\n')
+    broken.append(1)
+    other.append(1)
+    until(lambda: other.published == [0, 1], "the other is not published")
+    until(lambda: not other.load()["commits"], "the other is not noted")
+    assert [each["version"] for each in broken.load()["commits"]] == [1]
+
+
+def test_what_a_writer_says_it_has_published_is_looked_at_soon(place: Place) -> None:
+    table = place.table("t")
+    staged = table.stage(1, [add_file("a")])
+    table.commit(staged).raise_for_status()
+    log = table.folder / "_delta_log"
+    (log / f"{1:020d}.json").write_bytes((log / "_staged_commits" / staged["file-name"]).read_bytes())
+    told = {"action": "set-latest-backfilled-version", "latest-published-version": 1}
+    table.commit(table.stage(2, []), told).raise_for_status()
+    until(lambda: [each["version"] for each in table.load()["commits"]] in ([2], []), "1 is not noted")
+
+
+# --- helpers ---
+
+
+def update(table: DeltaTable, commit: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "requirements": [{"type": "assert-table-uuid", "uuid": table.id}],
+        "updates": [{"action": "add-commit", "commit": commit}],
+    }
+
+
+def counts(rows: tuple[int, int], files: tuple[int, int], bytes_: tuple[int, int]) -> dict[str, int]:
+    return {
+        f"{what}_{how}": number
+        for what, numbers in (("rows", rows), ("files", files), ("bytes", bytes_))
+        for how, number in zip(("added", "removed"), numbers, strict=True)
+    }
+
+
+def report(place: Place, table: DeltaTable, given: dict[str, Any]) -> None:
+    body = {"table_id": table.id, "table_uri": table.location, "report": {"commit_report": given}}
+    assert place.post("/delta/metrics", body) == {}
+
+
+def kebab(given: Any) -> Any:
+    if not isinstance(given, dict):
+        return given
+    return {name.replace("_", "-"): kebab(value) for name, value in given.items()}
+
+
+def line(action: Any) -> bytes:
+    return httpx.Request("POST", "http://x", json=action).content + b"\n"
