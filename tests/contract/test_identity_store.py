@@ -12,6 +12,7 @@ import pytest
 
 from inver.domain import governance as g
 from inver.domain import ledger
+from inver.domain import shares as sh
 from inver.domain.governance import MAX_GROUP_DEPTH, MAX_LIVE_SECRETS
 from inver.domain.grants import Privilege
 from inver.domain.ledger import Operation, Receipt
@@ -513,6 +514,8 @@ class Scene:
         self.book = book
         self.ada = self.bob = self.team = self.token = self.secret = ""
         self.bare = self.empty = self.table = self.dropped = self.staged = ""
+        self.share, self.item, self.partner, self.other = (new_id() for _ in range(4))
+        self.activation = ""
 
     async def set(self) -> Scene:
         book = self.book
@@ -524,6 +527,8 @@ class Scene:
         self.staged = await book.create_table("staged", state=State.STAGED, version=-1)
         made_token, made_secret = token(self.ada), secret(self.ada)
         self.token, self.secret = made_token.id, made_secret.id
+        made_activation = activation(self.partner)
+        self.activation = made_activation.id
         await book.decide(
             ledger.CreateCatalog(id=self.bare, name="bare"),
             ledger.DropTable(table_id=self.dropped, purge_at=0),
@@ -531,8 +536,35 @@ class Scene:
             grant(self.ada, book.schema, P.BROWSE),
             made_token,
             made_secret,
+            sh.CreateShare(id=self.share, name="out"),
+            sh.AddToShare(item=shared(self, "orders", self.item)),
+            sh.CreateRecipient(id=self.partner, name="partner", kind=sh.RecipientKind.TOKEN),
+            sh.CreateRecipient(id=self.other, name="other", kind=sh.RecipientKind.TOKEN),
+            sh.GrantShare(share_id=self.share, recipient_id=self.partner),
+            made_activation,
         )
         return self
+
+
+def shared(scene: Scene, name: str, item: str | None = None) -> sh.ShareItem:
+    return sh.ShareItem(
+        id=item or new_id(),
+        share_id=scene.share,
+        kind=sh.ItemKind.TABLE,
+        securable_id=scene.table,
+        schema_name="sales",
+        table_name=name,
+    )
+
+
+def activation(recipient: str) -> sh.AddCredential:
+    return sh.AddCredential(
+        id=new_id(),
+        recipient_id=recipient,
+        kind=sh.CredentialKind.ACTIVATION,
+        hash="h",
+        expires_at=2**62,
+    )
 
 
 MOVES: dict[str, tuple[Callable[[Scene], Operation], bool]] = {
@@ -605,6 +637,38 @@ MOVES: dict[str, tuple[Callable[[Scene], Operation], bool]] = {
     ),
     "a table is purged": (lambda s: ledger.PurgeTable(table_id=s.dropped), False),
     "a cursor moves": (lambda s: ledger.MoveCursor(name="c", expect=None, value="1"), False),
+    "a share is made": (lambda s: sh.CreateShare(id=new_id(), name="new"), False),
+    "a share is dropped": (lambda s: sh.DropShare(id=s.share), True),
+    "something is shared": (lambda s: sh.AddToShare(item=shared(s, "new")), False),
+    "something is shared no more": (lambda s: sh.RemoveFromShare(id=s.item, share_id=s.share), True),
+    "a share is given": (lambda s: sh.GrantShare(share_id=s.share, recipient_id=s.other), False),
+    "a share is given otherwise": (
+        lambda s: sh.GrantShare(share_id=s.share, recipient_id=s.partner, filters={"t": "a = 1"}),
+        True,
+    ),
+    "a share is taken back": (lambda s: sh.RevokeShare(share_id=s.share, recipient_id=s.partner), True),
+    "a share is taken from nobody": (lambda s: sh.RevokeShare(share_id=s.share, recipient_id=s.other), False),
+    "a recipient is made": (
+        lambda s: sh.CreateRecipient(id=new_id(), name="new", kind=sh.RecipientKind.TOKEN),
+        False,
+    ),
+    "a recipient is described": (lambda s: sh.AlterRecipient(id=s.partner, comment="c"), False),
+    "a recipient gets other networks": (
+        lambda s: sh.AlterRecipient(id=s.partner, networks=("10.0.0.0/8",)),
+        True,
+    ),
+    "a recipient is dropped": (lambda s: sh.DropRecipient(id=s.partner), True),
+    "a recipient gets a credential": (lambda s: activation(s.partner), False),
+    "a recipient is rotated": (lambda s: sh.RotateRecipient(recipient_id=s.partner, until=1), True),
+    "a recipient is revoked": (lambda s: sh.RevokeRecipient(recipient_id=s.partner), True),
+    "a recipient is activated": (
+        lambda s: sh.UseActivation(id=s.activation, recipient_id=s.partner),
+        False,
+    ),
+    "a recipient has read": (
+        lambda s: sh.RecordAccess(recipient_id=s.partner, share_id=s.share, subject=s.table, action="query"),
+        False,
+    ),
     "a principal is made": (
         lambda s: g.CreatePrincipal(id=new_id(), name="new", kind=PrincipalKind.USER),
         False,

@@ -71,6 +71,9 @@ def there(server: InverServer) -> dict[str, str]:
         client.post("/principals", json={"name": "analysts", "kind": "group"})
         move = {"op": "move-cursor", "cursor": "here", "expect": None, "value": "1"}
         client.post("/transactions", json={"operations": [move]})
+        client.post("/shares", json={"name": "out"})
+        client.post("/shares/out/items", json={"table": ["main", "sales", "orders"]})
+        client.post("/recipients", json={"name": "partner"})
         found = client.get("/catalogs/main/schemas/sales/tables/orders").raise_for_status().json()
         token = client.post("/tokens", json={"principal": "etl"}).raise_for_status().json()
     return {
@@ -80,6 +83,8 @@ def there(server: InverServer) -> dict[str, str]:
         "name": "etl",
         "group": "analysts",
         "principal": "etl",
+        "share": "out",
+        "recipient": "partner",
         "cursor": "here",
         "tables": found["id"],
         "tokens": token["id"],

@@ -58,7 +58,8 @@ PATIENCE_S = 1.5
 
 # How often a point is passed before the server dies at it; the rarer ones must not be waited for.
 PASSES = {"decided_before_commit": 12, "followup_claimed": 1, "followup_done_before_record": 2}
-PUBLISHING = "published_before_mark"  # for test_publishing.py
+# For the tests of publishing, and of Lance.
+ELSEWHERE = ("published_before_mark", "lance_decided_before_finalize")
 DROPPED, PURGED = "io.inver.table.dropped.v1", "io.inver.table.purged.v1"
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120 + 5 * RUNS)]
@@ -354,7 +355,7 @@ async def test_what_was_acknowledged_survives_every_crash(database: str | None, 
     with running_inver(tmp_path / "home", database, env=ENV) as server:
         crashes = Crashes(server, f"{SEED}/{backend}")
         await crashes.prepare()
-        points = [*(name for name in failpoints.NAMES if name != PUBLISHING), KILL]
+        points = [*(name for name in failpoints.NAMES if name not in ELSEWHERE), KILL]
         began = time.monotonic()
         for number in range(RUNS // 2):
             if number % len(points) == 0:
