@@ -1,0 +1,72 @@
+"""The seams. Services see these protocols; `server/app.py` decides what stands behind them."""
+
+from inver.ports.lance import (
+    BranchState,
+    LanceEngine,
+    LancePlace,
+    LanceRecords,
+    LedgeredTable,
+    LedgeredVersion,
+)
+from inver.ports.rows import (
+    Commit,
+    Finding,
+    Found,
+    FullTable,
+    GrantRow,
+    KeyTaken,
+    LogTail,
+    NamedTable,
+    Pieces,
+    Report,
+    StoredSecret,
+    StoredToken,
+    WorkItem,
+)
+from inver.ports.sharing import SharedTable, ShareGrant, Shares, StoredCredential
+from inver.ports.storage import (
+    CredentialVendor,
+    ObjectInfo,
+    ObjectStore,
+    RequestSigner,
+    S3Target,
+    StorageAccess,
+    StorageCredential,
+)
+from inver.ports.store import DeltaLog, Directory, Store
+
+__all__ = [
+    "BranchState",
+    "Commit",
+    "CredentialVendor",
+    "DeltaLog",
+    "Directory",
+    "Finding",
+    "Found",
+    "FullTable",
+    "GrantRow",
+    "KeyTaken",
+    "LanceEngine",
+    "LancePlace",
+    "LanceRecords",
+    "LedgeredTable",
+    "LedgeredVersion",
+    "LogTail",
+    "NamedTable",
+    "ObjectInfo",
+    "ObjectStore",
+    "Pieces",
+    "Report",
+    "RequestSigner",
+    "S3Target",
+    "ShareGrant",
+    "SharedTable",
+    "Shares",
+    "StorageAccess",
+    "StorageCredential",
+    "Store",
+    "StoredCredential",
+    "StoredSecret",
+    "StoredToken",
+    "WorkItem",
+]

@@ -1,0 +1,137 @@
+"""Storage: bytes under a root, and keys to it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+from inver.domain.locations import Location
+from inver.secrets import Secret
+
+
+class ObjectInfo(msgspec.Struct, frozen=True):
+    """One stored object, as a listing shows it. `path` is relative to the store's root."""
+
+    path: str
+    size: int
+    modified_ms: int
+    etag: str | None = None
+
+
+class ObjectStore(Protocol):
+    """Bytes under one root location. Paths are relative, `/`-separated, and never leave the root."""
+
+    @property
+    def root(self) -> Location: ...
+
+    async def put(self, path: str, data: bytes) -> None:
+        """Write or replace; durable when it returns."""
+        ...
+
+    async def put_if_absent(
+        self, path: str, data: bytes | Sequence[bytes], durable: bool = True, whole: bool = False
+    ) -> bool:
+        """Write only if nothing is there; False if something is. Atomic against every other writer.
+
+        Data in pieces is not joined where the storage takes one after the other.
+        What is not durable may be lost with the machine until `sync`, and unless it must be `whole`, be
+        seen half-written by who knows its name before this returns.
+        """
+        ...
+
+    def put_at_once(self, path: str, data: bytes) -> bool | None:
+        """The same, whole and not durable, where no disk and no network is waited for; None says nothing."""
+        ...
+
+    def link_at_once(self, path: str, other: str) -> bool | None:
+        """Give an object a second name in its folder; False if something has it, None says nothing."""
+        ...
+
+    async def sync(self, path: str) -> None:
+        """Make an object durable; NotFound if it is not there."""
+        ...
+
+    async def get(self, path: str) -> bytes:
+        """The whole object; NotFound if it is not there."""
+        ...
+
+    def get_at_once(self, path: str) -> bytes | None:
+        """The whole object if it can be had without waiting; None says nothing."""
+        ...
+
+    async def get_range(self, path: str, start: int, length: int) -> bytes: ...
+
+    async def head(self, path: str) -> ObjectInfo | None: ...
+
+    def list(self, prefix: str = "") -> AsyncIterator[ObjectInfo]:
+        """Objects whose path lies below `prefix` by whole segments, in path order."""
+        ...
+
+    async def copy_if_absent(self, pairs: Sequence[tuple[str | bytes, str]]) -> int:
+        """Copy each source to its target, in order, where nothing is; what was copied is durable.
+
+        A source is the path of an object, or its bytes where they are known. Returns for how many
+        pairs, from the first on, the target has the bytes of the source, or is there while its
+        source is gone. It stops at the first of which that cannot be said.
+        """
+        ...
+
+    async def delete(self, path: str, durable: bool = True) -> bool:
+        """True if it was there. Deleting what is absent is not an error.
+
+        What is not durably deleted may be there again after the machine was lost.
+        """
+        ...
+
+    async def signed_url(self, path: str, expires_in_s: int) -> str:
+        """A URL that lets its holder GET this one object until it expires."""
+        ...
+
+    def signed_urls(self, paths: Sequence[str], expires_in_s: int) -> Sequence[str]:
+        """The same for many objects, without waiting for anybody; for a thread of its own."""
+        ...
+
+
+class StorageAccess(StrEnum):
+    READ = "READ"
+    READ_WRITE = "READ_WRITE"
+
+
+class StorageCredential(msgspec.Struct, frozen=True, kw_only=True):
+    """Keys to everything below one location, of one cloud; the others are None."""
+
+    expires_at: int
+    access_key_id: str | None = None
+    secret_access_key: Secret | None = None
+    session_token: Secret | None = None
+    sas_token: Secret | None = None
+    oauth_token: Secret | None = None
+
+
+class CredentialVendor(Protocol):
+    """Makes short-lived keys to storage. Whoever calls it has been allowed what is asked for."""
+
+    async def vend(self, location: Location, access: StorageAccess) -> StorageCredential | None:
+        """None where clients reach the storage by means of their own."""
+        ...
+
+
+class S3Target(msgspec.Struct, frozen=True):
+    """What a request to S3 is about; the key is empty for one about the bucket."""
+
+    bucket: str
+    key: str
+    query: dict[str, str]
+
+
+class RequestSigner(Protocol):
+    """Signs requests to an object store in the server's name. Whoever calls it has allowed the request."""
+
+    def target(self, uri: str) -> S3Target: ...
+
+    def sign(self, method: str, uri: str, region: str, headers: Mapping[str, str]) -> dict[str, str]:
+        """Every header that must be sent."""
+        ...
