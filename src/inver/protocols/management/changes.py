@@ -10,7 +10,7 @@ from inver import __version__
 from inver.domain.ledger import Receipt
 from inver.errors import Invalid
 from inver.protocols.http import Request, Response
-from inver.protocols.management import wire
+from inver.protocols.management import change_wire as wire
 from inver.protocols.management.coding import caller, decode, encode, ok, page_size, then, whole
 from inver.protocols.management.endpoint import Endpoint, Param
 from inver.protocols.management.natives import Natives
@@ -83,7 +83,12 @@ class ChangeRoutes:
                 returns=wire.CursorInfo,
             ),
             Endpoint(
-                "GET", "/info", self.info, "server", "Show what this server is", returns=wire.ServerInfo
+                "GET",
+                "/info",
+                self.info,
+                "server",
+                "Show what this server is",
+                returns=wire.ServerInfo,
             ),
         ]
 

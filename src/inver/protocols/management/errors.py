@@ -6,7 +6,7 @@ import msgspec
 
 from inver import errors
 from inver.protocols.http import BadMessage, Request, Response
-from inver.protocols.management.wire import ConflictInfo, Problem
+from inver.protocols.management.change_wire import ConflictInfo, Problem
 
 # The first class that matches decides, so subclasses stand before their parents.
 _STATUS: tuple[tuple[type[Exception], int, str], ...] = (

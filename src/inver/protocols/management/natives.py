@@ -10,7 +10,7 @@ import msgspec
 from inver.domain import iceberg
 from inver.domain.tables import Format
 from inver.errors import Invalid
-from inver.protocols.management import wire
+from inver.protocols.management import change_wire as wire
 from inver.services.iceberg.naming import Identifier
 from inver.services.names import split_name
 from inver.services.portions import Native

@@ -16,10 +16,10 @@ import msgspec
 from inver import __version__
 from inver.domain.principals import Scope
 from inver.protocols.management import words
+from inver.protocols.management.change_wire import Problem
 from inver.protocols.management.endpoint import Endpoint, Param
 from inver.protocols.management.errors import CONTENT_TYPE
 from inver.protocols.management.routes import MOUNT
-from inver.protocols.management.wire import Problem
 
 Json = dict[str, Any]
 
