@@ -75,6 +75,11 @@ def test_the_blocks_in_their_order(server: InverServer) -> None:
     assert "io.inver.table.committed.v1" in {event["type"] for event in events}
 
 
+def program(client: Client, text: str, path: Path) -> list[str]:
+    path.write_text(text)
+    return client.command(path)
+
+
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InverServer]:
     """A server with the catalog and the schema that the first blocks make."""
@@ -87,9 +92,9 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InverServer]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_pyiceberg(lake: InverServer) -> None:
-    python = client_or_skip("pyiceberg").python
-    assert run(lake, [str(python), "-I", "-c", BLOCKS[3][1]]).split()[-2:] == ["2", "rows"]
+def test_pyiceberg(lake: InverServer, tmp_path: Path) -> None:
+    command = program(client_or_skip("pyiceberg"), BLOCKS[3][1], tmp_path / "block.py")
+    assert run(lake, command).split()[-2:] == ["2", "rows"]
 
 
 @pytest.mark.slow
@@ -114,7 +119,7 @@ def test_spark(lake: InverServer, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_sharing(tmp_path: Path) -> None:
-    python = client_or_skip("delta_sharing").python
+    sharing = client_or_skip("delta_sharing")
     lake = tmp_path / "lake"
     with running_inver(tmp_path / ".inver", arguments=["--external-root", str(lake)]) as started:
         make_catalog(started, "main")
@@ -124,6 +129,7 @@ def test_sharing(tmp_path: Path) -> None:
         write = (
             f"import pyarrow as pa, deltalake as d; {rows}; d.write_deltalake('lake/logs', rows, {options})"
         )
-        run(started, [str(python), "-I", "-c", write])
+        run(started, program(sharing, write, tmp_path / "write.py"))
         assert "granted partners to acme" in run(started, shell(BLOCKS[5][1]))
-        assert run(started, [str(python), "-I", "-c", BLOCKS[6][1]]).split() == ["2", "rows,", "2", "changes"]
+        read = program(sharing, BLOCKS[6][1], tmp_path / "read.py")
+        assert run(started, read).split() == ["2", "rows,", "2", "changes"]

@@ -85,8 +85,16 @@ def _read(python: str, profile: Path) -> dict[str, Any]:
     return told
 
 
+# The data libraries' threads are torn down in no order when an interpreter ends, which aborts now and then.
+_LEAVE = """
+import os
+sys.stdout.flush()
+os._exit(0)
+"""
+
+
 def _run(python: str, program: str, *arguments: str) -> str:
     ran = subprocess.run(
-        [python, "-c", program, *arguments], capture_output=True, text=True, timeout=60, check=True
+        [python, "-c", program + _LEAVE, *arguments], capture_output=True, text=True, timeout=60, check=True
     )
     return ran.stdout
