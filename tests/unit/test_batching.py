@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from inver.domain.ledger import Append, Reason, Receipt, Result, Transaction, Winner
 from inver.errors import Conflict, NotFound
 from inver.stores import batch as batches
-from inver.stores.batch import BATCH_LIMIT, Waiting, parameters, rival_verdict, verdict
+from inver.stores.batch import BATCH_LIMIT, Waiting, rival_verdict, statement, verdict
 from inver.stores.recent import Recent
 from inver.stores.versions import is_plain
 
@@ -140,9 +140,18 @@ async def test_several_tables_are_nobodys_rival():
 
 async def test_columns_of_a_batch_line_up():
     first, second = waiting(("a", 3), ("b", 1)), waiting(("c", 7), token="other")
-    columns = parameters([first, second])
+    sql, columns = statement([first, second])
+    assert sql == batches.DECIDE
     assert columns[:4] == [[0, 0, 1], ["a", "b", "c"], [3, 1, 7], ["mine", "mine", "other"]]
     assert {len(column) for column in columns} == {3}
+
+
+async def test_a_batch_of_one_has_no_columns():
+    sql, values = statement([waiting(("a", 3))])
+    assert sql == batches.DECIDE_ONE
+    assert values[:3] == ["a", 3, "mine"]
+    _, two = statement([waiting(("a", 3), ("b", 1))])
+    assert values == [column[0] for column in two[1:]]
 
 
 # --- a second look at those that did not win ---

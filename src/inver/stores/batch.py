@@ -66,6 +66,24 @@ WITH req AS MATERIALIZED (
 )
 SELECT grp, txn, at FROM final UNION ALL SELECT -1, epoch, 0 FROM fence"""
 
+# The same for a batch of one, which has no order and no groups to keep.
+DECIDE_ONE = f"""
+WITH fence AS MATERIALIZED (
+    SELECT epoch FROM access_epoch WHERE id = 1
+), moved AS (
+    UPDATE tables SET version = $2, updated_by = $8, updated_at = GREATEST(updated_at, $9), state = 'live'
+    WHERE id = $1 AND version = $2 - 1 AND state IN ('live', 'declared')
+        AND ($10::bigint IS NULL OR $10 = (SELECT epoch FROM fence))
+    RETURNING updated_at AS at
+), taken AS (
+    UPDATE event_head SET seq = seq + 1 WHERE id = 1 AND EXISTS (SELECT 1 FROM moved) RETURNING seq
+), kept AS (
+    INSERT INTO commits SELECT $1, '', $2, at, $8, $4, $3, seq, $5, $6 FROM moved, taken
+), told AS (
+    INSERT INTO events SELECT seq, seq, at, $8, '{COMMITTED}', $1, $2, $7 FROM moved, taken
+)
+SELECT 0, seq, at FROM moved, taken UNION ALL SELECT -1, epoch, 0 FROM fence"""
+
 # A second look, in a snapshot of its own: the rows that beat us may have been committed after
 # the deciding statement had started.
 LOOK = """
@@ -131,8 +149,8 @@ def take(queue: deque[Waiting], recent: Recent) -> tuple[list[Waiting], list[Lat
     return batch, late
 
 
-def parameters(batch: Sequence[Waiting]) -> list[list[Any]]:
-    """One array per column of the request."""
+def statement(batch: Sequence[Waiting]) -> tuple[str, list[Any]]:
+    """What decides a batch, and its parameters: one array per column of the request."""
     rows = [
         (
             group,
@@ -150,7 +168,9 @@ def parameters(batch: Sequence[Waiting]) -> list[list[Any]]:
         for group, item in enumerate(batch)
         for op in item.appends
     ]
-    return [list(column) for column in zip(*rows, strict=True)]
+    if len(rows) == 1:
+        return DECIDE_ONE, list(rows[0][1:])
+    return DECIDE, [list(column) for column in zip(*rows, strict=True)]
 
 
 def receipt(item: Waiting, number: int, at: int, replayed: bool = False) -> Receipt:

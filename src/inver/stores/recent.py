@@ -7,6 +7,7 @@ recognise the same one sent again. It never lets anybody win: that is for the da
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import Any
 
 from inver.domain.ledger import Append, Receipt, Result, Winner
@@ -56,22 +57,23 @@ class Recent:
 
 
 CROWD = 4
-HOLD_S = 0.0025
 
 
 class Patience:
     """Refusals of a crowd are held for a moment.
 
     Who is refused asks again at once. When many do, answering them takes the time in which somebody
-    could win, so only the first few in a while are told at once, and the others at its end.
+    could win, so only the first few are told at once; the others when the database is at work
+    anyway, or after a while.
     """
 
-    __slots__ = ("_held", "_loop", "_told")
+    __slots__ = ("_held", "_hold_s", "_loop", "_told")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, hold_s: float) -> None:
         self._loop = loop
+        self._hold_s = hold_s
         self._told = 0
-        self._held: list[tuple[asyncio.Future[Any], Exception]] = []
+        self._held: deque[tuple[asyncio.Future[Any], Exception]] = deque()
 
     @property
     def holding(self) -> bool:
@@ -79,16 +81,21 @@ class Patience:
 
     def refuse(self, future: asyncio.Future[Any], error: Exception) -> None:
         if self._told == 0:
-            self._loop.call_later(HOLD_S, self._release)
+            self._loop.call_later(self._hold_s, self._wake)
         self._told += 1
         if self._told > CROWD:
             self._held.append((future, error))
         elif not future.done():
             future.set_exception(error)
 
-    def _release(self) -> None:
-        self._told = 0
-        held, self._held = self._held, []
-        for future, error in held:
+    def release(self, number: int) -> None:
+        """Tell this many, those first who wait longest."""
+        held = self._held
+        for _ in range(min(number, len(held))):
+            future, error = held.popleft()
             if not future.done():
                 future.set_exception(error)
+
+    def _wake(self) -> None:
+        self._told = 0
+        self.release(len(self._held))

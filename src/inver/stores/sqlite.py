@@ -45,6 +45,8 @@ BATCH_LIMIT = 256
 """Operations in one batch: more would keep the event loop from answering others."""
 QUICK_S = 0.003
 """A disk that confirms a commit in this time is waited for in the event loop."""
+HOLD_S = 0.0025
+"""How long refusals of a crowd wait."""
 CHECKPOINT = 2_000
 """Operations after which the log is moved into the database, at some 16 MB: a page that many commits
 changed is then copied once for all of them."""
@@ -113,7 +115,7 @@ class SqliteStore(SqlStore):
         store._lock = _lock(path)
         try:
             store._loop = asyncio.get_running_loop()
-            store._patience = Patience(store._loop)
+            store._patience = Patience(store._loop, HOLD_S)
             store._writer = store._connect()
             store._reader = store._connect()
             store._copier = store._connect()
@@ -189,20 +191,24 @@ class SqliteStore(SqlStore):
     def _flush(self) -> None:
         failpoints.hit("before_decide")
         batch = self._take()
-        undecided = [item for item in batch if not self._is_late(item)]
-        if not undecided:
-            self._answer(batch)
-            return
+        begun = False
         try:
-            self._begin()
-            for item in undecided:
+            for item in batch:
+                if self._is_late(item):
+                    continue
+                if not begun:
+                    self._begin()
+                    begun = True
                 if item.transaction is None or not self._append(item):
                     self._run(item)
         except Exception:
             self._rollback()
             self._one_by_one(batch)
             return
-        self._conclude(batch)
+        if begun:
+            self._conclude(batch)
+        else:
+            self._answer(batch)
 
     def _one_by_one(self, batch: list[_Item]) -> None:
         """Something broke that no precondition foresaw: find the culprit, spare its neighbours."""
@@ -246,7 +252,7 @@ class SqliteStore(SqlStore):
             answer(*arguments)
 
     def _is_late(self, item: _Item) -> bool:
-        """Refused, or recognised, by what is known to be durable."""
+        """Refused, or recognised, by what is durable or will be when this batch is answered."""
         transaction = item.transaction
         if transaction is None:
             return False
@@ -262,13 +268,6 @@ class SqliteStore(SqlStore):
         assert transaction is not None
         op = transaction.operations[0]
         assert isinstance(op, Append)
-        if transaction.epoch is not None and transaction.epoch != self._epoch:
-            item.outcome = Stale()
-            return True
-        known = self._recent.verdict(op)
-        if known is not None:
-            item.outcome = known
-            return True
         at = transaction.at
         execute = self._writer.execute
         by = transaction.by
