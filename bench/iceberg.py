@@ -13,6 +13,7 @@ import random
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import count
@@ -229,8 +230,8 @@ class Pair:
                 yield self._measure(subject, f"load-{how}", SOME, measure)
 
     def lists(self) -> Iterator[Load]:
-        for subject in self.subjects:
-            subject.fill(LISTED)
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda subject: subject.fill(LISTED), self.subjects))
         page = 100
         for what, query, number in (
             ("all", "", LISTED),

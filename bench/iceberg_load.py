@@ -1,30 +1,24 @@
 """The load generator for Iceberg REST: one process, many keep-alive connections, one request at a time each.
 
-`run(plan)` starts it as a process of its own (`python -m bench.iceberg_load`). Answers are cut by
-httptools, since the peer sends its larger ones in chunks, and thrown away: an answer of megabytes
-costs the generator its reading, whoever sends it.
+Answers are cut by httptools, since the peer sends its larger ones in chunks, and thrown away: an answer
+of megabytes costs the generator its reading, whoever sends it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import gc
-import subprocess
-import sys
 from array import array
 from functools import partial
 from time import perf_counter
-from typing import cast
 
 import httptools
 import msgspec
-import uvloop
 
+from bench import generator
+from bench.generator import Answers, summary
 from bench.iceberg_wire import numbers
-from bench.load import Answers, summary
-from bench.machine import Sample, Usage, sample, usage
+from bench.machine import Usage
 
-PATIENCE = 120
 MOST_S = 30.0
 
 
@@ -39,20 +33,14 @@ class Slot(msgspec.Struct):
     most: int = 1_000_000_000
 
 
-class Plan(msgspec.Struct, kw_only=True):
+class Plan(generator.Plan, kw_only=True):
     """Every connection works on slots of its own, in turn, and wants `status` for each answer.
 
-    Without `seconds` every slot is asked for `each` times and nothing is warmed up.
+    Without `seconds` every slot is asked for `each` times.
     """
 
-    port: int
-    connections: int
     slots: list[Slot]
     status: int
-    seconds: float | None = None
-    warm_s: float = 0.5
-    each: int = 0
-    watched: dict[str, int] = {}
 
 
 class Outcome(msgspec.Struct):
@@ -64,108 +52,63 @@ class Outcome(msgspec.Struct):
 
 
 def run(plan: Plan) -> Outcome:
-    command = [sys.executable, "-m", "bench.iceberg_load"]
-    limit = (plan.seconds or 0) + plan.warm_s + PATIENCE
-    done = subprocess.run(command, input=msgspec.msgpack.encode(plan), capture_output=True, timeout=limit)
-    if done.returncode != 0:
-        raise RuntimeError(f"the load generator ended with {done.returncode}:\n{done.stderr.decode()}")
-    return msgspec.msgpack.decode(done.stdout, type=Outcome)
+    return generator.apart("bench.iceberg_load", plan, Outcome)
 
 
-class Run:
-    """What all connections share."""
-
+class Window(generator.Window):
     def __init__(self, plan: Plan) -> None:
-        self.plan = plan
+        super().__init__(plan)
         self.latencies: array[float] = array("d")
-        self.measuring = plan.seconds is None
-        self.stopping = False
-        self.first: Sample | None = None
-        self.last: Sample | None = None
-        self._open = plan.connections
         self._created = perf_counter()
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def begin(self) -> None:
-        if not self.stopping:
-            self.first = sample(self.plan.watched)
-            self.measuring = True
-
-    def end_in_time(self) -> None:
-        """A server may be so slow that the time is over before every connection has had an answer."""
+    def time_is_over(self) -> None:
+        """A server may be so slow that this is before every connection has had an answer."""
         late = perf_counter() - self._created > MOST_S
-        if late or len(self.latencies) >= self.plan.connections:
+        if late or len(self.latencies) >= self._plan.connections:
             self.end()
         else:
-            asyncio.get_running_loop().call_later(0.25, self.end_in_time)
-
-    def end(self) -> None:
-        if not self.stopping:
-            self.last = sample(self.plan.watched)
-            self.measuring = False
-            self.stopping = True
-
-    def leave(self) -> None:
-        self._open -= 1
-        if not self._open and not self.done.done():
-            self.done.set_result(None)
-
-    def fail(self, error: Exception) -> None:
-        if not self.done.done():
-            self.done.set_exception(error)
+            asyncio.get_running_loop().call_later(0.25, self.time_is_over)
 
 
-class Client(asyncio.Protocol):
+class Client(generator.Client):
     """One connection and what it asks for."""
 
-    _transport: asyncio.Transport
+    _window: Window
 
-    def __init__(self, run: Run, slots: list[Slot]) -> None:
-        self._run = run
+    def __init__(self, window: Window, plan: Plan, slots: list[Slot]) -> None:
+        super().__init__(window, plan.each * len(slots) if plan.seconds is None else generator.ANY_NUMBER)
+        self._status = plan.status
         self._slots = slots
-        self._ends = [slot.version + slot.most for slot in slots]
-        self._left = run.plan.each * len(slots) if run.plan.seconds is None else -1
         self._turn = 0
-        self._sent = 0.0
-        self._leaving = False
         self._complaint = b""
         self._parser = httptools.HttpResponseParser(self)
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if not self._leaving:
-            self._run.fail(exc or ConnectionResetError("the server closed a connection"))
+        self._ends = [] if plan.seconds is None else [slot.version + slot.most for slot in slots]
 
     def ask(self) -> None:
+        if self._ends and self._slots[self._turn].version >= self._ends[self._turn]:
+            self._window.end()
+        super().ask()
+
+    def request(self) -> bytes:
         slot = self._slots[self._turn]
-        if self._run.plan.seconds is not None and slot.version >= self._ends[self._turn]:
-            self._run.end()
-        if self._run.stopping or not self._left:
-            self._leaving = True
-            self._transport.close()
-            self._run.leave()
-            return
-        self._left -= 1
-        request = slot.templates[slot.version % len(slot.templates)] % numbers(slot.version)
-        self._sent = perf_counter()
-        self._transport.write(request)
+        return slot.templates[slot.version % len(slot.templates)] % numbers(slot.version)
 
     def data_received(self, data: bytes) -> None:
         self._parser.feed_data(data)
 
     def on_body(self, body: bytes) -> None:
-        if self._parser.get_status_code() != self._run.plan.status:
+        if self._parser.get_status_code() != self._status:
             self._complaint += body
 
     def on_message_complete(self) -> None:
-        run, status = self._run, self._parser.get_status_code()
-        if status != run.plan.status:
-            run.fail(RuntimeError(f"unexpected answer {status}: {self._complaint.decode(errors='replace')}"))
+        window, status = self._window, self._parser.get_status_code()
+        if status != self._status:
+            window.fail(
+                RuntimeError(f"unexpected answer {status}: {self._complaint.decode(errors='replace')}")
+            )
             return
-        if run.measuring:
-            run.latencies.append(perf_counter() - self._sent)
+        if window.measuring:
+            window.latencies.append(perf_counter() - self._sent)
         self._slots[self._turn].version += 1
         self._turn = (self._turn + 1) % len(self._slots)
         self.ask()
@@ -173,34 +116,16 @@ class Client(asyncio.Protocol):
 
 async def generate(plan: Plan) -> Outcome:
     loop = asyncio.get_running_loop()
-    run = Run(plan)
+    window = Window(plan)
     clients = []
     for number in range(plan.connections):
-        make = partial(Client, run, plan.slots[number :: plan.connections])
+        make = partial(Client, window, plan, plan.slots[number :: plan.connections])
         clients.append((await loop.create_connection(make, "127.0.0.1", plan.port))[1])
-    gc.collect()
-    gc.disable()
-    if plan.seconds is None:
-        run.begin()
-    else:
-        loop.call_later(plan.warm_s, run.begin)
-        loop.call_later(plan.warm_s + plan.seconds, run.end_in_time)
-    for client in clients:
-        client.ask()
-    await run.done
-    run.end()
-    if run.first is None or run.last is None or not run.latencies:
+    used = await window.pass_with(clients)
+    if used is None or not window.latencies:
         raise RuntimeError("nothing was measured: too few slots for the time that warming up takes")
-    versions = [slot.version for slot in plan.slots]
-    return Outcome(summary(run.latencies), usage(run.first, run.last), versions)
-
-
-def main() -> None:
-    plan = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Plan)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        outcome = runner.run(generate(plan))
-    sys.stdout.buffer.write(msgspec.msgpack.encode(outcome))
+    return Outcome(summary(window.latencies), used, [slot.version for slot in plan.slots])
 
 
 if __name__ == "__main__":
-    main()
+    generator.main(Plan, generate)

@@ -9,8 +9,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from bench.generator import summary
 from bench.ledger import Options, database, quietest
-from bench.load import Outcome, Plan, Slot, run, summary
+from bench.load import Outcome, Plan, Slot, run
 from bench.machine import sample, usage
 from bench.results import Load
 from bench.servers import running_inver, started

@@ -5,13 +5,26 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 
+import httpx
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.fixtures.postgres import PostgresMissing, PostgresServer, running_postgres
 from tests.fixtures.s3 import S3Missing, S3Server, running_s3
 from tests.fixtures.server import database, inver, shared_inver
+from tests.fixtures.waiting import PATIENCE_S
 
 __all__ = ["database", "inver", "shared_inver"]
+
+# What is asked of a server is answered, however busy the machine is.
+for _wait in ("connect", "read", "write", "pool"):
+    setattr(httpx._config.DEFAULT_TIMEOUT_CONFIG, _wait, PATIENCE_S)
+
+# The same examples every time, however slow the machine is.
+settings.register_profile(
+    "steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("steady")
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -67,6 +66,7 @@ from tests.fixtures.ledger import (
     outcome,
     outcomes,
 )
+from tests.fixtures.waiting import PATIENCE_S
 
 
 class Desk:
@@ -295,7 +295,8 @@ async def test_when_the_first_gives_up_the_next_takes_its_turn(desk: Desk):
         return await desk.book.decide(append(table, 1), keyed=keyed)
 
     first, second = [asyncio.ensure_future(once.run(caller, "s", b"r", use_case)) for _ in range(2)]
-    await asyncio.sleep(0.01)
+    while stuck:
+        await asyncio.sleep(0.001)
     first.cancel()
     assert not (await second).replayed
     assert (await once.run(caller, "s", b"r", use_case)).replayed
@@ -631,8 +632,7 @@ async def test_a_lease_is_held_until_its_turn_comes(desk: Desk, monkeypatch: pyt
 
     async def task(item: WorkItem) -> None:
         desk.clock.advance(20)
-        with suppress(TimeoutError):
-            await asyncio.wait_for(extended(), 2)
+        await asyncio.wait_for(extended(), PATIENCE_S)
         assert await second.step() == 0
         done.append(item.subject)
 
@@ -682,7 +682,7 @@ async def test_a_worker_can_be_stopped_at_any_moment(desk: Desk):
     store: Any = Stopping(desk.store)
     await add_work(desk, 1)
     running = asyncio.ensure_future(FollowUp(store, desk.clock, "w", {"k": task}).run())
-    _, still_running = await asyncio.wait([running], timeout=10)
+    _, still_running = await asyncio.wait([running], timeout=PATIENCE_S)
     running.cancel()
     assert not still_running
 
@@ -705,7 +705,7 @@ async def test_a_worker_runs_until_it_is_stopped(desk: Desk, monkeypatch: pytest
     store: Any = Troubled(desk.store)
     running = asyncio.ensure_future(FollowUp(store, desk.clock, "w", {"k": task}).run())
     await add_work(desk, 1)
-    await asyncio.wait_for(seen.wait(), 5)
+    await asyncio.wait_for(seen.wait(), PATIENCE_S)
     while await work(desk):
         await asyncio.sleep(0.001)
     running.cancel()

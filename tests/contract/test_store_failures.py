@@ -36,6 +36,7 @@ from tests.fixtures.ledger import (
     outcomes,
     rows,
 )
+from tests.fixtures.waiting import PATIENCE_S
 
 
 @asynccontextmanager
@@ -381,10 +382,10 @@ async def test_cut_connections_lose_nothing_that_was_answered(postgres_url: str,
         waiting.cancel()
         other = book.on(await backend.open())
         last = await book.store.last_event()
-        waiting = asyncio.ensure_future(outcome(book.store.wait_for_event(last, 30)))
+        waiting = asyncio.ensure_future(outcome(book.store.wait_for_event(last, 2 * PATIENCE_S)))
         await asyncio.sleep(0)
         await other.decide(append(made[0].id, len(writers[0].acknowledged) + 1))
-        assert await asyncio.wait_for(waiting, 10) is True
+        assert await asyncio.wait_for(waiting, PATIENCE_S) is True
 
 
 @pytest.mark.postgres

@@ -134,15 +134,7 @@ def test_on_an_event_loop(crossing: Client, server: InverServer, schema: str, ta
 def test_on_an_object_store(crossing: Client, tmp_path: Path, s3_server: S3Server):
     """The catalog tells where the store is; the keys are the client's own."""
     keys = {"AWS_ACCESS_KEY_ID": s3_server.access_key, "AWS_SECRET_ACCESS_KEY": s3_server.secret_key}
-    storage = {
-        "WAREHOUSE": f"s3://{s3_server.create_bucket()}/wh",
-        "ENDPOINT": s3_server.endpoint,
-        "ALLOW_HTTP": "true",
-        "REGION": s3_server.region,
-        "ACCESS_KEY": s3_server.access_key,
-        "SECRET_KEY": s3_server.secret_key,
-    }
-    env = {f"INVER_STORAGE__{name}": value for name, value in storage.items()}
+    env = {"INVER_STORAGE__WAREHOUSE": f"s3://{s3_server.create_bucket()}/wh", **s3_server.settings}
     with running_inver(tmp_path / "home", env=env) as server:
         for path, body in (("/catalogs", {"name": "lake"}), ("/catalogs/lake/schemas", {"path": ["s"]})):
             assert server.call("POST", path, json=body).status_code == 201

@@ -25,6 +25,7 @@ from tests.fixtures.lines import Failed
 from tests.fixtures.processes import free_port
 from tests.fixtures.server import InverServer, NotStarted, running_inver
 from tests.fixtures.spark import Spark
+from tests.fixtures.waiting import eventually
 from tests.simulation.clients import COMMITTED
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -34,7 +35,6 @@ CRASHED = 137
 UNHEARD = 3
 """Rows that must have been decided without an answer before the test has seen enough."""
 MOST_ROWS = 120
-PATIENCE_S = 60
 DECIDED = "committed_before_answer"
 # The others are before the decision, and show that no row is made up. The server also writes for itself,
 # so not every death is a commit's.
@@ -76,10 +76,10 @@ class Undertaker:
 
     def await_life(self, deaths: int) -> str:
         """The point of the death after so many, once the server lives again."""
-        deadline = time.monotonic() + PATIENCE_S
-        while len(self.deaths) == deaths or not self._alive.is_set():
-            assert time.monotonic() < deadline, "Spark failed on a server that lives"
-            time.sleep(0.02)
+        eventually(
+            lambda: len(self.deaths) > deaths and self._alive.is_set(),
+            lambda: "Spark failed on a server that lives",
+        )
         return self.deaths[deaths]
 
     @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from tests.fixtures.delta import DeltaTable, new_schema
 from tests.fixtures.jvm import JvmMissing, Kernel, running_kernel
 from tests.fixtures.lines import Failed
 from tests.fixtures.server import InverServer
+from tests.fixtures.waiting import eventually
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
@@ -50,10 +50,10 @@ def short(table: DeltaTable) -> str:
 
 
 def await_published(table: DeltaTable, version: int) -> None:
-    deadline = time.monotonic() + 20
-    while version not in table.published or table.load()["commits"]:
-        assert time.monotonic() < deadline, (table.published, table.load()["commits"])
-        time.sleep(0.05)
+    eventually(
+        lambda: version in table.published and not table.load()["commits"],
+        lambda: (table.published, table.load()["commits"]),
+    )
 
 
 def test_a_table_is_created_and_loaded(kernel, table):

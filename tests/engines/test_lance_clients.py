@@ -280,16 +280,9 @@ def test_without_the_extra_the_data_is_left_alone(tmp_path: Path):
 
 @pytest.mark.s3
 def test_data_on_an_object_store(tmp_path: Path, s3_server: S3Server):
-    storage = {
-        "WAREHOUSE": f"s3://{s3_server.create_bucket()}/wh",
-        "ENDPOINT": s3_server.endpoint,
-        "ALLOW_HTTP": "true",
-        "REGION": s3_server.region,
-        "ACCESS_KEY": s3_server.access_key,
-        "SECRET_KEY": s3_server.secret_key,
-    }
     [packages] = _client("lance").home.glob(PYLANCE)
-    env = {"PYTHONPATH": str(packages), **{f"INVER_STORAGE__{key}": value for key, value in storage.items()}}
+    warehouse = f"s3://{s3_server.create_bucket()}/wh"
+    env = {"PYTHONPATH": str(packages), "INVER_STORAGE__WAREHOUSE": warehouse, **s3_server.settings}
     with running_inver(tmp_path / "home", env=env) as server:
         space = Namespace(server)
         table = f"{space.catalog}$s$t"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,6 +15,7 @@ from tests.fixtures.lance import Namespace
 from tests.fixtures.lossy import Loss, lossy
 from tests.fixtures.s3 import S3Server
 from tests.fixtures.server import InverServer, running_inver
+from tests.fixtures.waiting import eventually
 
 VERSIONS = {"lance": 14, "lance7": 7}
 
@@ -104,10 +104,9 @@ def test_everything_that_changes_a_table(pylance: Client, space: Namespace):
     older = space.of("t", "describe", {"version": 6})
     assert [field["name"] for field in older["schema"]["fields"]] == ["id", "word", "vector", "twice"]
     assert space.of("t", "describe", {"tag": "first"})["version"] == 1
-    deadline = monotonic() + 20
-    while [path for path in (folder(space, "t") / "_versions").iterdir() if ".manifest-" in path.name]:
-        assert monotonic() < deadline, "what clients staged is deleted in the background"
-        sleep(0.2)
+    # What clients staged is deleted in the background.
+    versions = folder(space, "t") / "_versions"
+    eventually(lambda: not any(".manifest-" in path.name for path in versions.iterdir()))
 
 
 def test_counts_of_each_commit_are_those_of_the_data(pylance: Client, space: Namespace):
@@ -260,15 +259,7 @@ def test_a_manifest_past_the_catalog_is_adopted_where_that_is_the_policy(pylance
 def test_tables_on_an_object_store(pylance: Client, tmp_path: Path, s3_server: S3Server):
     """The catalog tells where the store is; the keys are the client's own."""
     keys = {"AWS_ACCESS_KEY_ID": s3_server.access_key, "AWS_SECRET_ACCESS_KEY": s3_server.secret_key}
-    storage = {
-        "WAREHOUSE": f"s3://{s3_server.create_bucket()}/wh",
-        "ENDPOINT": s3_server.endpoint,
-        "ALLOW_HTTP": "true",
-        "REGION": s3_server.region,
-        "ACCESS_KEY": s3_server.access_key,
-        "SECRET_KEY": s3_server.secret_key,
-    }
-    env = {f"INVER_STORAGE__{name}": value for name, value in storage.items()}
+    env = {"INVER_STORAGE__WAREHOUSE": f"s3://{s3_server.create_bucket()}/wh", **s3_server.settings}
     with running_inver(tmp_path / "home", env=env) as server:
         space = Namespace(server)
         asked = {

@@ -242,8 +242,7 @@ def test_wrong_expired_and_revoked_tokens_are_refused_at_once(shop: Shop):
 
     def refused() -> str:
         (answer,) = shop.tried(ask)
-        # The client sends a request again for minutes when it takes the failure for a passing one.
-        assert answer["seconds"] < 5
+        assert answer["retries"] == []
         return str(answer["error"])
 
     shop.profile.write_text(json.dumps({**guest.profile, "bearerToken": guest.profile["bearerToken"] + "x"}))
@@ -283,7 +282,7 @@ def test_a_checkpoint_and_a_cleaned_log(shop: Shop):
     assert loaded == judged
     (answer,) = shop.tried({"do": "changes", "table": shop.name("orders"), "starting_version": 0})
     assert "earliest available version is 4" in answer["error"]
-    assert answer["seconds"] < 5
+    assert answer["retries"] == []
 
 
 @pytest.mark.parametrize("how", FORMATS[1:])

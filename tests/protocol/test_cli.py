@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from inver.client import Client
-from tests.fixtures.cli import Shell
+from tests.fixtures.cli import Shell, new
 from tests.fixtures.server import InverServer, run_inver, running_inver, spawn
+from tests.fixtures.waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -21,17 +22,6 @@ def schema(shell: Shell) -> str:
     name = f"main.s{uuid.uuid4().hex[:10]}"
     shell.good("schema", "create", name)
     return name
-
-
-@pytest.fixture
-def user(shell: Shell) -> str:
-    name = f"u{uuid.uuid4().hex[:10]}"
-    shell.good("principal", "create", name)
-    return name
-
-
-def new(prefix: str = "n") -> str:
-    return prefix + uuid.uuid4().hex[:10]
 
 
 # --- catalogs, schemas, tables ---
@@ -284,7 +274,7 @@ def test_events_arrive_while_they_are_followed(cli_server: InverServer, tmp_path
     process = spawn(["event", "follow", "--home", str(cli_server.home), "-o", "json"], out, err)
     try:
         name = new("c")
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE_S
         with Client(cli_server.url, cli_server.token) as client:
             # It follows from the moment at which it is ready, which it does not announce.
             while not out.read_text():
@@ -294,7 +284,7 @@ def test_events_arrive_while_they_are_followed(cli_server: InverServer, tmp_path
                 time.sleep(0.2)
     finally:
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 130
+        assert process.wait(PATIENCE_S) == 130
     assert name
     assert json.loads(out.read_text().splitlines()[0])["type"] == "io.inver.catalog.created.v1"
     assert err.read_text() == ""

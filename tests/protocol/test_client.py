@@ -6,7 +6,6 @@ import asyncio
 import re
 import socket
 import threading
-import time
 import uuid
 from collections.abc import Iterator
 from itertools import islice
@@ -308,12 +307,11 @@ def test_errors_come_back_as_they_were_raised(
 
 
 def test_a_server_that_is_not_there() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    started = time.monotonic()
-    with Client(f"http://127.0.0.1:{port}", policy=QUICK) as client, pytest.raises(Unreachable):
-        client.info()
-    assert time.monotonic() - started < 2
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        port = silent.getsockname()[1]
+        with Client(f"http://127.0.0.1:{port}", policy=QUICK) as client, pytest.raises(Unreachable):
+            client.info()
 
 
 def test_a_name_that_does_not_resolve() -> None:
@@ -446,11 +444,12 @@ async def test_a_lost_answer_is_replayed_on_an_event_loop(
 
 
 async def test_nobody_there_on_an_event_loop() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    async with AsyncClient(f"http://127.0.0.1:{port}", policy=QUICK) as client:
-        with pytest.raises(Unreachable):
-            await client.info()
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        port = silent.getsockname()[1]
+        async with AsyncClient(f"http://127.0.0.1:{port}", policy=QUICK) as client:
+            with pytest.raises(Unreachable):
+                await client.info()
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
-import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,16 +14,9 @@ import httpx
 import pytest
 
 from tests.fixtures.iceberg import SCHEMA, Lake, Table, append, error, first_commit, kind
-from tests.fixtures.server import InverServer
+from tests.fixtures.waiting import eventually
 
 CONFLICT = (409, "CommitFailedException")
-
-
-@pytest.fixture
-def lake(shared_inver: InverServer) -> Iterator[Lake]:
-    made = Lake(shared_inver)
-    yield made
-    made.close()
 
 
 @pytest.fixture
@@ -210,10 +201,8 @@ def test_old_metadata_files_are_removed_where_the_table_says_so(table: Table) ->
         *(each["metadata-file"] for each in told["metadata"]["metadata-log"]),
     }
     assert len(wanted) == 3
-    deadline = time.monotonic() + 20
-    while set(table.files()) != {each.rpartition("/")[2] for each in wanted}:
-        assert time.monotonic() < deadline, table.files()
-        time.sleep(0.1)
+    names = {each.rpartition("/")[2] for each in wanted}
+    eventually(lambda: set(table.files()) == names, table.files)
 
 
 def test_long_histories_arrive_whole(table: Table) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from urllib.parse import quote
 
 import httpx
@@ -13,13 +12,6 @@ from tests.fixtures.iceberg import Lake, error, kind, segment
 from tests.fixtures.server import InverServer
 
 NAMES = ["with space", "a+b", "a/b", "a.b", "50%", "ünïcode", "q?x=1&y#z", "%2F"]
-
-
-@pytest.fixture
-def lake(shared_inver: InverServer) -> Iterator[Lake]:
-    made = Lake(shared_inver)
-    yield made
-    made.close()
 
 
 def namespaces(lake: Lake, **params: str) -> list[list[str]]:

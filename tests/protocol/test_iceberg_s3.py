@@ -26,11 +26,7 @@ FORBIDDEN = (403, "ForbiddenException")
 def server(s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[InverServer]:
     env = {
         "INVER_STORAGE__WAREHOUSE": f"s3://{s3_server.create_bucket()}/wh",
-        "INVER_STORAGE__ENDPOINT": s3_server.endpoint,
-        "INVER_STORAGE__ALLOW_HTTP": "true",
-        "INVER_STORAGE__REGION": s3_server.region,
-        "INVER_STORAGE__ACCESS_KEY": s3_server.access_key,
-        "INVER_STORAGE__SECRET_KEY": s3_server.secret_key,
+        **s3_server.settings,
     }
     with running_inver(tmp_path_factory.mktemp("s3") / "home", env=env) as started:
         yield started

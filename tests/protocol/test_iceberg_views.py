@@ -5,24 +5,14 @@ from __future__ import annotations
 import gzip
 import json
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from tests.fixtures.iceberg import SCHEMA, VIEW_VERSION, Lake, error, kind
-from tests.fixtures.server import InverServer
 
 NOT_THERE = (404, "NoSuchViewException")
-
-
-@pytest.fixture
-def lake(shared_inver: InverServer) -> Iterator[Lake]:
-    made = Lake(shared_inver)
-    yield made
-    made.close()
 
 
 def create(lake: Lake, name: str = "v", namespace: str = "ns", **fields: Any) -> httpx.Response:

@@ -208,7 +208,7 @@ def test_a_page_of_another_query_or_recipient_is_refused(days, provider: Provide
     other = provider.recipient(table.split(".")[0])
     told = other.refused(400, "POST", f"{table}/query", json={"maxFiles": 1, "pageToken": token})
     assert "does not match" in told["message"]
-    changed = token[:-2] + ("AA" if token[-2:] != "AA" else "BB")
+    changed = ("A" if token[0] != "A" else "B") + token[1:]
     told = guest.refused(400, "POST", f"{table}/query", json={"maxFiles": 1, "pageToken": changed})
     assert told["message"] == "Error decoding the page token"
 

@@ -29,11 +29,7 @@ def server(
 ) -> Iterator[InverServer]:
     env = {
         "INVER_STORAGE__EXTERNAL_ROOTS": f"s3://{bucket}/lake",
-        "INVER_STORAGE__ENDPOINT": s3_server.endpoint,
-        "INVER_STORAGE__ALLOW_HTTP": "true",
-        "INVER_STORAGE__REGION": s3_server.region,
-        "INVER_STORAGE__ACCESS_KEY": s3_server.access_key,
-        "INVER_STORAGE__SECRET_KEY": s3_server.secret_key,
+        **s3_server.settings,
     }
     with running_inver(tmp_path_factory.mktemp("s3") / "home", env=env) as started:
         yield started

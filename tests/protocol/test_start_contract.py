@@ -22,6 +22,7 @@ import pytest
 
 from tests.fixtures.proxy import through_proxy
 from tests.fixtures.server import API, COMMAND, InverServer, NotStarted, run_inver, running_inver
+from tests.fixtures.waiting import PATIENCE_S, eventually
 from tests.simulation.clients import (
     Client,
     Lost,
@@ -34,7 +35,7 @@ from tests.simulation.clients import (
 )
 from tests.simulation.history import Write, require_feed
 
-WAIT_S = 30
+WAIT_S = PATIENCE_S
 
 # What takes long to load, or belongs to another backend, is not loaded to serve.
 HEAVY = (
@@ -117,11 +118,8 @@ def test_the_default_home_is_below_the_current_folder(tmp_path: Path):
 
 
 def await_file(path: Path, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not path.exists():
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    eventually(lambda: path.exists() or process.poll() is not None)
+    assert process.poll() is None
 
 
 def test_what_was_kept_is_there_after_a_restart(inver: InverServer):
@@ -362,7 +360,7 @@ def test_without_its_database_it_is_not_ready_and_refuses_nothing_for_good(postg
         write = commits([Write(table, 1, "first")])
         proxy.cut()
         for base in (server.url, server.management_url):
-            answer = httpx.get(base + "/readyz", timeout=30)
+            answer = httpx.get(base + "/readyz", timeout=WAIT_S)
             assert answer.status_code == 503
             assert answer.json()["status"] == "not ready"
             assert answer.json()["checks"]["database"] != "ok"
@@ -380,10 +378,7 @@ def test_without_its_database_it_is_not_ready_and_refuses_nothing_for_good(postg
         assert answer.status_code == 503
 
         proxy.join()
-        deadline = time.monotonic() + WAIT_S
-        while httpx.get(server.url + "/readyz", timeout=30).status_code != 200:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        eventually(lambda: httpx.get(server.url + "/readyz", timeout=WAIT_S).status_code == 200)
         answer = client.post("/transactions", json=write)
         assert answer.status_code == 200, answer.text
         assert client.get(f"/tables/{table}").json()["version"] == 1

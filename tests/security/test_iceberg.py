@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +11,9 @@ import httpx
 import pytest
 
 from tests.fixtures.iceberg import SCHEMA, VIEW_VERSION, Lake, Table, append, first_commit, kind
-from tests.fixtures.server import InverServer
 
 FORBIDDEN = (403, "ForbiddenException")
 BAD = (400, "BadRequestException")
-
-
-@pytest.fixture
-def lake(shared_inver: InverServer) -> Iterator[Lake]:
-    made = Lake(shared_inver)
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -304,17 +304,19 @@ async def test_c6_facts_of_before_and_after_a_change_are_not_mixed(pair: tuple[H
     }
     there = (governance.RemoveMember(group_id=team, member_id=ada), governance.Grant(**place))
     back = (governance.Revoke(**place), governance.AddMember(group_id=team, member_id=ada))
-    changing = True
+    changing, looks = True, 0
 
     async def change() -> None:
         nonlocal changing
-        for number in range(60):
-            operations = there if number % 2 == 0 else back
+        changes = 0
+        while changes < 60 or not looks:
+            operations = there if changes % 2 == 0 else back
             await one.app.store.decide(Transaction(admin, one.clock.now_ms(), operations))
+            changes += 1
         changing = False
 
-    async def look() -> int:
-        looks = 0
+    async def look() -> None:
+        nonlocal looks
         while changing:
             epoch = await two.app.store.epoch()
             caller = Caller(Principal(ada, "ada", PrincipalKind.USER, epoch=epoch))
@@ -322,11 +324,8 @@ async def test_c6_facts_of_before_and_after_a_change_are_not_mixed(pair: tuple[H
                 standing = await two.app.services.access.standing(caller)
                 assert METASTORE_ID not in standing.grants
                 looks += 1
-        return looks
 
-    looking = [asyncio.ensure_future(look()) for _ in range(3)]
-    await change()
-    assert sum(await asyncio.gather(*looking)) > 0
+    await asyncio.gather(change(), *(look() for _ in range(3)))
 
 
 async def test_c6_who_waits_for_events_is_asked_again_before_they_are_told(home: House):
@@ -758,7 +757,7 @@ async def test_c15_no_secret_is_logged_recorded_or_answered_twice(
         b"".join(answer.body for answer in told).decode() + caplog.text + repr(home.app.public.failures)
     )
     for hidden in (secret, token, str(job.token), str(home.admin.token)):
-        assert hidden.rpartition("_")[2][-20:] not in recorded
+        assert hidden[-20:] not in recorded
 
 
 async def test_c15_an_unexpected_failure_does_not_print_credentials(
@@ -774,7 +773,7 @@ async def test_c15_an_unexpected_failure_does_not_print_credentials(
     home.app.store._reader = home.app.store._connect()  # type: ignore[attr-defined]
     assert answer.status >= 500
     assert caplog.records
-    for hidden in (str(fresh.token), str(fresh.token).rpartition("_")[2][-20:]):
+    for hidden in (str(fresh.token), str(fresh.token)[-20:]):
         assert hidden not in caplog.text
         assert hidden not in answer.body.decode()
 

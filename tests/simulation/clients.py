@@ -20,7 +20,7 @@ from uuid import UUID
 from tests.fixtures.server import API, InverServer
 from tests.simulation.history import Committed, Tokens, Write
 
-ANSWER_SECONDS = 30
+ANSWER_SECONDS = 60
 PAGE = 1_000
 COMMITTED = "io.inver.table.committed.v1"
 

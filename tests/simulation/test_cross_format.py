@@ -6,7 +6,6 @@ whichever protocol, sees the tables in step, and the feed tells of all three or 
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 import uuid
@@ -19,6 +18,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.fixtures.processes import free_port
 from tests.fixtures.server import InverServer, NotStarted, running_inver
 from tests.fixtures.trio import Trio
 
@@ -42,9 +42,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 @pytest.fixture
 def trio(database: str | None, tmp_path: Path) -> Iterator[Trio]:
     """On a port that stays the same, so that clients find the server after its death."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        arguments = ["--port", str(free.getsockname()[1]), "--management-port", "0"]
+    arguments = ["--port", str(free_port()), "--management-port", "0"]
     with running_inver(tmp_path / "home", database, arguments, QUIET) as server:
         made = Trio(server)
         made.transact(*made.step(1)).raise_for_status()
@@ -140,9 +138,9 @@ def test_readers_see_none_or_all_of_every_transaction(trio: Trio) -> None:
     won: set[int] = set()
     staging = threading.Lock()
 
-    def write(_: int) -> int:
+    def write(_: int) -> None:
         answered = 0
-        while time.monotonic() < end:
+        while time.monotonic() < end or not (answered and won):
             with staging:
                 step = trio.step(trio.versions()[0] + 1)
             answer = trio.transact(*step)
@@ -150,9 +148,8 @@ def test_readers_see_none_or_all_of_every_transaction(trio: Trio) -> None:
             if answer.status_code == 200:
                 won.add(int(answer.json()["transaction"]))
             answered += 1
-        return answered
 
-    def read(first: int) -> int:
+    def read(first: int) -> None:
         """Round and round the tables: whatever one of them shows, the next shows too."""
         looks: list[Callable[[], int]] = [
             lambda: int(trio.delta.load()["latest-table-version"]),
@@ -160,19 +157,18 @@ def test_readers_see_none_or_all_of_every_transaction(trio: Trio) -> None:
             lambda: max(trio.lance.versions("t")),
         ]
         seen, looked = 0, 0
-        while time.monotonic() < end:
+        while time.monotonic() < end or not looked:
             found = looks[(first + looked) % 3]()
             assert found >= seen, f"table {(first + looked) % 3} is at {found}, another was at {seen}"
             seen, looked = found, looked + 1
-        return looked
 
     with ThreadPoolExecutor(WRITERS + 3) as pool:
         writing = [pool.submit(write, number) for number in range(WRITERS)]
         reading = [pool.submit(read, number) for number in range(3)]
-        assert all(each.result() > 0 for each in (*writing, *reading))
+        for each in (*writing, *reading):
+            each.result()
     feed = Feed(trio)
     feed.require({min(feed.tables), *won})
-    assert won
     assert trio.versions() == (len(won) + 1,) * 3
 
 
@@ -185,7 +181,7 @@ def test_transactions_and_single_commits_at_once(trio: Trio) -> None:
 
     def run(kind: int | None) -> None:
         """One of the three tables, or all of them."""
-        while time.monotonic() < end:
+        while time.monotonic() < end or not (together and alone):
             with staging:
                 delta, _, lance = trio.versions()
                 operations: list[Callable[[], dict[str, Any]]] = [
@@ -201,8 +197,6 @@ def test_transactions_and_single_commits_at_once(trio: Trio) -> None:
 
     with ThreadPoolExecutor(5) as pool:
         list(pool.map(run, (None, None, 0, 1, 2)))
-    assert together
-    assert alone
     feed = Feed(trio)
     feed.require({first, *together})
     assert set(feed.tables) == {first, *together, *alone}

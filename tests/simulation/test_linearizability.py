@@ -20,6 +20,7 @@ import asyncpg
 import pytest
 
 from tests.fixtures.server import InverServer, new_database, running_inver
+from tests.fixtures.waiting import PATIENCE_S
 from tests.simulation.clients import (
     Answer,
     Client,
@@ -225,7 +226,7 @@ async def simulate(server: InverServer, ops: int, chaos: Coroutine[Any, Any, Non
         async with beside(chaos) if chaos is not None else nullcontext():
             await asyncio.gather(*(Writer(run, number).work(ops) for number in range(CLIENTS)))
         events, tables, versions = await settled(server, run.tables)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE_S
         while len(followed) < len(events):
             assert time.monotonic() < deadline, "the follower has missed something"
             await asyncio.sleep(0.01)

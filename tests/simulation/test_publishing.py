@@ -22,6 +22,7 @@ import pytest
 
 from tests.fixtures.delta import DeltaTable, add_file, new_schema, new_table, unity
 from tests.fixtures.server import InverServer, NotStarted, running_inver
+from tests.fixtures.waiting import PATIENCE_S, eventually
 
 FIRST = 50
 LIVES = 6
@@ -29,7 +30,6 @@ LATER = {"INVER_DELTA__PUBLISH_AFTER_S": "3600"}
 SOON = {"INVER_DELTA__PUBLISH_AFTER_S": "0.05"}
 DIES = {**SOON, "INVER_CRASH_AT": "published_before_mark:1"}
 CRASHED = 137
-PATIENCE_S = 30
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -200,10 +200,7 @@ def _finish(world: World) -> None:
     """A last life, at whose end everything is published and the catalog has nothing more to tell."""
     last = world.acknowledged + 1
     assert world.commit(last)
-    deadline = time.monotonic() + PATIENCE_S
     with unity(world.server) as http:
-        while world.table.load_with(http)["commits"]:
-            assert time.monotonic() < deadline, "not everything is published"
-            time.sleep(0.05)
+        eventually(lambda: not world.table.load_with(http)["commits"])
         world.look(http)
     assert world.table.published == list(range(last + 1))

@@ -7,7 +7,6 @@ and the list of events. After every step the database must say the same.
 from __future__ import annotations
 
 import asyncio
-import os
 import tempfile
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
@@ -436,7 +435,6 @@ def simulate(machine: type[Machine], examples: int, steps: int) -> None:
             max_examples=examples,
             stateful_step_count=steps,
             deadline=None,
-            derandomize="CI" in os.environ,
             suppress_health_check=list(HealthCheck),
         ),
     )

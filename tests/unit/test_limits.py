@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import time
 import zlib
 from contextlib import suppress
 
@@ -143,10 +142,9 @@ def test_depth_is_exact(value: object, limit: int, ascii_only: bool) -> None:
     ],
 )
 def test_strings_that_never_end_cost_no_more_than_others(body: bytes) -> None:
-    started = time.perf_counter()
+    """If each quote began a search of its own, this would take hours."""
     with suppress(Invalid):
         check_depth(body + b"[" * 65, 64)
-    assert time.perf_counter() - started < 1.0
 
 
 def test_heads_have_a_size_and_a_count() -> None:

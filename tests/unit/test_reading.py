@@ -15,6 +15,7 @@ from inver.domain.locations import Location
 from inver.errors import Invalid, NotFound
 from inver.storage import beneath, reading
 from inver.storage.local import LocalStore
+from tests.fixtures.waiting import PATIENCE_S
 
 
 class Reads:
@@ -29,7 +30,7 @@ class Reads:
 
     def slowly(self) -> bytes:
         self.started.set()
-        assert self.go.wait(10)
+        assert self.go.wait(PATIENCE_S)
         return b"slow"
 
 
@@ -63,7 +64,7 @@ async def test_a_slow_read_does_not_hold_up_the_others():
     reads = Reads()
     slow = reading.read(reads.slowly)
     await started(reads)
-    assert await asyncio.wait_for(reading.read(reads.where), 5)
+    assert await asyncio.wait_for(reading.read(reads.where), PATIENCE_S)
     assert not slow.done()
     reads.go.set()
     assert await slow == b"slow"
@@ -79,7 +80,7 @@ async def test_reads_wait_when_every_thread_is_busy_and_then_go_on():
     await asyncio.sleep(0.03)
     assert not any(future.done() for future in waiting)
     busy[0].go.set()
-    assert len(await asyncio.wait_for(asyncio.gather(*waiting), 5)) == 200
+    assert len(await asyncio.wait_for(asyncio.gather(*waiting), PATIENCE_S)) == 200
     for reads in busy:
         reads.go.set()
     assert await asyncio.gather(*slow) == [b"slow"] * 4
@@ -147,7 +148,7 @@ async def test_links_lead_nowhere(store, tmp_path: Path, link):
 async def test_a_pipe_is_no_object_and_is_not_waited_for(store, tmp_path: Path):
     os.mkfifo(tmp_path / "table" / "log" / "pipe")
     with pytest.raises(NotFound):
-        await asyncio.wait_for(store.get("log/pipe"), 5)
+        await asyncio.wait_for(store.get("log/pipe"), PATIENCE_S)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="openat2 is a call of Linux")

@@ -10,6 +10,7 @@ from inver.domain.ledger import Append, Reason, Receipt, Result, Winner
 from inver.errors import Conflict
 from inver.stores import recent as module
 from inver.stores.recent import CROWD, VERSIONS, Patience, Recent
+from tests.fixtures.waiting import PATIENCE_S
 
 
 def append(version: int, token: str = "mine", table: str = "t") -> Append:
@@ -71,20 +72,34 @@ def test_the_number_of_tables_is_bounded(monkeypatch: pytest.MonkeyPatch):
 
 async def test_a_crowd_is_told_later_and_everybody_is_told():
     loop = asyncio.get_running_loop()
-    patience = Patience(loop)
+    patience = Patience(loop, 0.001)
     waiting = [loop.create_future() for _ in range(3 * CROWD)]
     for future in waiting:
         patience.refuse(future, Conflict("taken"))
     assert [future.done() for future in waiting] == [True] * CROWD + [False] * (2 * CROWD)
     assert patience.holding
-    answers = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 5)
+    answers = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), PATIENCE_S)
+    assert all(isinstance(answer, Conflict) for answer in answers)
+    assert not patience.holding
+
+
+async def test_those_who_wait_longest_are_told_first():
+    loop = asyncio.get_running_loop()
+    patience = Patience(loop, 60)
+    waiting = [loop.create_future() for _ in range(CROWD + 5)]
+    for future in waiting:
+        patience.refuse(future, Conflict("taken"))
+    patience.release(2)
+    assert [future.done() for future in waiting] == [True] * (CROWD + 2) + [False] * 3
+    patience.release(10)
+    answers = await asyncio.gather(*waiting, return_exceptions=True)
     assert all(isinstance(answer, Conflict) for answer in answers)
     assert not patience.holding
 
 
 async def test_few_are_told_at_once_and_one_who_left_is_left_alone():
     loop = asyncio.get_running_loop()
-    patience = Patience(loop)
+    patience = Patience(loop, 0.001)
     gone = [loop.create_future() for _ in range(CROWD + 1)]
     for future in gone:
         future.cancel()

@@ -21,7 +21,7 @@ Statements use `?1`, `?2`, ... and these marks:
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any, TypeAlias, TypeVar
 
 Row: TypeAlias = Any
@@ -63,6 +63,17 @@ _PARAMETER = re.compile(r"\?(\d+)")
 
 class UniqueViolation(Exception):
     """A name or id is taken; thrown into the generator that asked."""
+
+
+def one(sql: str, parameters: tuple[Any, ...], make: Callable[[Row], T]) -> Steps[T | None]:
+    """What a question for at most one row finds."""
+    rows = yield sql, parameters
+    return make(rows[0]) if rows else None
+
+
+def many(sql: str, parameters: tuple[Any, ...], make: Callable[[Row], T]) -> Steps[list[T]]:
+    rows = yield sql, parameters
+    return [make(row) for row in rows]
 
 
 def sqlite_text(sql: str) -> str:

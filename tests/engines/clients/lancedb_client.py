@@ -1,6 +1,6 @@
 """LanceDB in both its ways: as a database on a namespace, and as a client of a server that does the work.
 
-In: `url`, `token`, `catalog`, `remote` and `steps`, each a word and its arguments (see `step`).
+In: `url`, `token`, `catalog`, `remote` and `steps`, each a method of `Base` and its arguments.
 Out: for each step its answer, or `{"error": ...}`.
 """
 
@@ -41,85 +41,118 @@ class Base:
             self.base = lancedb.connect_namespace("rest", properties)
             self.space = {"namespace_path": [given["catalog"], "default"]}
 
-    def step(self, kind: str, *given: Any) -> Any:
-        base, table = self.base, self.table
-        if kind == "names":
-            return sorted(base.table_names(**self.space))
-        if kind == "create":
-            self.table = base.create_table(given[0], rows(*given[1:]), **self.space)
-            return self.table.count_rows()
-        if kind == "open":
-            self.table = base.open_table(given[0], **self.space)
-            return self.table.version
-        if kind == "add":
-            table.add(rows(*given))
-            return table.count_rows()
-        if kind == "count":
-            return table.count_rows(*given)
-        if kind == "near":
-            return [each["id"] for each in table.search([given[0]] * 4).limit(given[1]).to_list()]
-        if kind == "where":
-            found = table.search().where(given[0]).select(["id"]).limit(100).to_list()
-            return sorted(each["id"] for each in found)
-        if kind == "words":
-            found = table.search(given[0], query_type="fts").limit(100).select(["id"]).to_list()
-            return sorted(each["id"] for each in found)
-        if kind == "update":
-            table.update(where=given[0], values={"word": given[1]})
-            return table.version
-        if kind == "delete":
-            table.delete(given[0])
-            return table.count_rows()
-        if kind == "merge":
-            merge = table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
-            merge.execute(rows(*given))
-            return table.count_rows()
-        if kind == "versions":
-            return [each["version"] for each in table.list_versions()]
-        if kind == "schema":
-            return table.schema.names
-        if kind == "add_column":
-            table.add_columns({given[0]: given[1]})
-        elif kind == "rename_column":
-            table.alter_columns({"path": given[0], "rename": given[1]})
-        elif kind == "drop_column":
-            table.drop_columns([given[0]])
-        elif kind == "scalar_index":
-            table.create_scalar_index(given[0])
-        elif kind == "words_index":
-            table.create_fts_index(given[0])
-        elif kind == "vector_index":
-            table.create_index("l2", vector_column_name="vector", index_type="IVF_FLAT")
-        elif kind == "indices":
-            return sorted(index.name for index in table.list_indices())
-        elif kind == "index_rows":
-            return table.index_stats(given[0]).num_indexed_rows
-        elif kind == "drop_index":
-            table.drop_index(given[0])
-        elif kind == "explain":
-            return "ANN" in table.search([1.0] * 4).limit(1).explain_plan()
-        elif kind == "tags":
-            table.tags.create("a", 1)
-            table.tags.update("a", 2)
-            told = [table.tags.get_version("a"), sorted(table.tags.list())]
-            table.tags.delete("a")
-            return [*told, sorted(table.tags.list())]
-        elif kind == "at":
-            table.checkout(given[0])
-            count = table.count_rows()
-            table.checkout_latest()
-            return count
-        elif kind == "restore":
-            table.checkout(given[0])
-            table.restore()
-            return table.count_rows()
-        elif kind == "rename":
-            base.rename_table(*given)
-        elif kind == "drop":
-            base.drop_table(given[0], **self.space)
-        else:
-            raise ValueError(kind)
-        return None
+    def names(self) -> list[str]:
+        return sorted(self.base.table_names(**self.space))
+
+    def create(self, name: str, first: int, count: int) -> int:
+        self.table = self.base.create_table(name, rows(first, count), **self.space)
+        return self.count()
+
+    def open(self, name: str) -> int:
+        self.table = self.base.open_table(name, **self.space)
+        return self.version()
+
+    def rename(self, name: str, to: str) -> None:
+        self.base.rename_table(name, to)
+
+    def drop(self, name: str) -> None:
+        self.base.drop_table(name, **self.space)
+
+    # --- rows ---
+
+    def count(self, *where: str) -> int:
+        return int(self.table.count_rows(*where))
+
+    def near(self, value: float, limit: int) -> list[int]:
+        return [each["id"] for each in self.table.search([value] * 4).limit(limit).to_list()]
+
+    def where(self, where: str) -> list[int]:
+        return self._ids(self.table.search().where(where))
+
+    def words(self, text: str) -> list[int]:
+        return self._ids(self.table.search(text, query_type="fts"))
+
+    def _ids(self, search: Any) -> list[int]:
+        return sorted(each["id"] for each in search.select(["id"]).limit(100).to_list())
+
+    def add(self, first: int, count: int) -> int:
+        self.table.add(rows(first, count))
+        return self.count()
+
+    def update(self, where: str, word: str) -> int:
+        self.table.update(where=where, values={"word": word})
+        return self.version()
+
+    def delete(self, where: str) -> int:
+        self.table.delete(where)
+        return self.count()
+
+    def merge(self, first: int, count: int) -> int:
+        merge = self.table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+        merge.execute(rows(first, count))
+        return self.count()
+
+    # --- versions and tags ---
+
+    def version(self) -> int:
+        return int(self.table.version)
+
+    def versions(self) -> list[int]:
+        return [each["version"] for each in self.table.list_versions()]
+
+    def tags(self) -> list[Any]:
+        tags = self.table.tags
+        tags.create("a", 1)
+        tags.update("a", 2)
+        told = [tags.get_version("a"), sorted(tags.list())]
+        tags.delete("a")
+        return [*told, sorted(tags.list())]
+
+    def at(self, version: int) -> int:
+        self.table.checkout(version)
+        count = self.count()
+        self.table.checkout_latest()
+        return count
+
+    def restore(self, version: int) -> int:
+        self.table.checkout(version)
+        self.table.restore()
+        return self.count()
+
+    # --- columns and indexes ---
+
+    def schema(self) -> Any:
+        return self.table.schema.names
+
+    def add_column(self, name: str, sql: str) -> None:
+        self.table.add_columns({name: sql})
+
+    def rename_column(self, name: str, to: str) -> None:
+        self.table.alter_columns({"path": name, "rename": to})
+
+    def drop_column(self, name: str) -> None:
+        self.table.drop_columns([name])
+
+    def scalar_index(self, column: str) -> None:
+        self.table.create_scalar_index(column)
+
+    def words_index(self, column: str) -> None:
+        self.table.create_fts_index(column)
+
+    def vector_index(self) -> None:
+        self.table.create_index("l2", vector_column_name="vector", index_type="IVF_FLAT")
+
+    def indices(self) -> list[str]:
+        return sorted(index.name for index in self.table.list_indices())
+
+    def index_rows(self, name: str) -> int:
+        return int(self.table.index_stats(name).num_indexed_rows)
+
+    def drop_index(self, name: str) -> None:
+        self.table.drop_index(name)
+
+    def explain(self) -> bool:
+        return "ANN" in self.table.search([1.0] * 4).limit(1).explain_plan()
 
 
 def main() -> None:
@@ -128,7 +161,7 @@ def main() -> None:
     answers = []
     for each in given["steps"]:
         try:
-            answers.append(base.step(*each))
+            answers.append(getattr(base, each[0])(*each[1:]))
         except Exception as error:
             answers.append({"error": f"{type(error).__name__}: {error}"})
     print(json.dumps(answers))

@@ -66,6 +66,19 @@ def text(value: str) -> msgspec.Raw:
     return msgspec.Raw(encode(value))
 
 
+def rewritten(
+    raw: bytes | msgspec.Raw, what: str, id_name: str, id: int, fields: Iterable[Mapping[str, msgspec.Raw]]
+) -> bytes:
+    """A spec or an order as it was sent, with the ids and spellings that it has here."""
+    node = members(raw, what)
+    node[id_name] = number(id)
+    written = [members(each, what) for each in elements(node["fields"], what)]
+    for field, out in zip(fields, written, strict=True):
+        out.update(field)
+    node["fields"] = msgspec.Raw(encode(written))
+    return encode(node)
+
+
 def get(node: Mapping[str, Any], name: str) -> Any:
     value = node.get(name)
     if value is None:
@@ -74,38 +87,34 @@ def get(node: Mapping[str, Any], name: str) -> Any:
 
 
 def get_int(node: Mapping[str, Any], name: str) -> int:
-    if name not in node:
-        raise IllegalArgument(f"Cannot parse missing int: {name}", field=name)
-    value = node[name]
-    if type(value) is not int or not -INT_MAX - 1 <= value <= INT_MAX:
-        raise IllegalArgument(f"Cannot parse to an integer value: {name}: {shown(value)}", field=name)
-    return value
+    return _whole(node, name, INT_MAX, "int", "an integer")
 
 
 def get_long(node: Mapping[str, Any], name: str) -> int:
-    if name not in node:
-        raise IllegalArgument(f"Cannot parse missing long: {name}", field=name)
-    value = node[name]
-    if type(value) is not int or not -LONG_MAX - 1 <= value <= LONG_MAX:
-        raise IllegalArgument(f"Cannot parse to a long value: {name}: {shown(value)}", field=name)
-    return value
+    return _whole(node, name, LONG_MAX, "long", "a long")
 
 
 def get_str(node: Mapping[str, Any], name: str) -> str:
-    if name not in node:
-        raise IllegalArgument(f"Cannot parse missing string: {name}", field=name)
-    value = node[name]
-    if type(value) is not str:
-        raise IllegalArgument(f"Cannot parse to a string value: {name}: {shown(value)}", field=name)
-    return value
+    return _typed(node, name, str, "string", "a string")
 
 
 def get_bool(node: Mapping[str, Any], name: str) -> bool:
+    return _typed(node, name, bool, "boolean", "a boolean")
+
+
+def _typed(node: Mapping[str, Any], name: str, kind: type[T], called: str, wanted: str) -> T:
     if name not in node:
-        raise IllegalArgument(f"Cannot parse missing boolean: {name}", field=name)
+        raise IllegalArgument(f"Cannot parse missing {called}: {name}", field=name)
     value = node[name]
-    if type(value) is not bool:
-        raise IllegalArgument(f"Cannot parse to a boolean value: {name}: {shown(value)}", field=name)
+    if type(value) is not kind:
+        raise IllegalArgument(f"Cannot parse to {wanted} value: {name}: {shown(value)}", field=name)
+    return value
+
+
+def _whole(node: Mapping[str, Any], name: str, most: int, called: str, wanted: str) -> int:
+    value = _typed(node, name, int, called, wanted)
+    if not -most - 1 <= value <= most:
+        raise IllegalArgument(f"Cannot parse to {wanted} value: {name}: {shown(value)}", field=name)
     return value
 
 

@@ -9,19 +9,16 @@ import msgspec
 from inver.domain.iceberg.failures import IllegalArgument
 from inver.domain.iceberg.nodes import (
     decode_any,
-    elements,
-    encode,
     get_int,
     get_objects,
     get_str,
-    members,
     number,
+    rewritten,
     shown,
     text,
 )
-from inver.domain.iceberg.schemas import Schema, is_primitive
-from inver.domain.iceberg.transforms import applies, canonical_transform
-from inver.errors import Invalid
+from inver.domain.iceberg.schemas import Schema
+from inver.domain.iceberg.transforms import canonical_transform, check_source, source_of
 
 UNSORTED = b'{"order-id":0,"fields":[]}'
 FIRST_ORDER = 1
@@ -67,28 +64,21 @@ def parse_order(raw: bytes | msgspec.Raw) -> Order:
 
 def check_order(order: Order, schema: Schema) -> None:
     for field in order.fields:
-        source = schema.fields.get(field.source_id)
-        if source is None:
-            raise Invalid(f"Cannot find source column for sort field: {field}", field="source-id")
-        if not is_primitive(source.type):
-            raise Invalid(f"Cannot sort by non-primitive source field: {source.type}", field="source-id")
-        if not applies(field.transform, source.type):
-            message = f"Invalid source type {source.type} for transform: {field.transform}"
-            raise Invalid(message, field="transform")
+        source = source_of(field, schema.fields, "sort")
+        check_source(source.type, field.transform, "sort")
 
 
 def write_order(raw: bytes | msgspec.Raw, order: Order) -> bytes:
-    """The order as it was sent, with the ids and spellings that it has here."""
-    node = members(raw, "sort order")
-    node["order-id"] = number(order.id)
-    written = [members(each, "sort order") for each in elements(node["fields"], "sort order")]
-    for field, out in zip(order.fields, written, strict=True):
-        out["transform"] = text(field.transform)
-        out["source-id"] = number(field.source_id)
-        out["direction"] = text(field.direction)
-        out["null-order"] = text(field.null_order)
-    node["fields"] = msgspec.Raw(encode(written))
-    return encode(node)
+    fields = (
+        {
+            "transform": text(field.transform),
+            "source-id": number(field.source_id),
+            "direction": text(field.direction),
+            "null-order": text(field.null_order),
+        }
+        for field in order.fields
+    )
+    return rewritten(raw, "sort order", "order-id", order.id, fields)
 
 
 def fresh_order(raw: bytes | msgspec.Raw, fresh: Mapping[int, int]) -> bytes:
@@ -96,7 +86,6 @@ def fresh_order(raw: bytes | msgspec.Raw, fresh: Mapping[int, int]) -> bytes:
     order = parse_order(raw)
     fields = []
     for field in order.fields:
-        if field.source_id not in fresh:
-            raise Invalid(f"Cannot find source column for sort field: {field}", field="source-id")
-        fields.append(msgspec.structs.replace(field, source_id=fresh[field.source_id]))
+        source_id = source_of(field, fresh, "sort")
+        fields.append(msgspec.structs.replace(field, source_id=source_id))
     return write_order(raw, Order(FIRST_ORDER if fields else 0, tuple(fields)))

@@ -9,18 +9,16 @@ import msgspec
 from inver.domain.iceberg.failures import IllegalArgument
 from inver.domain.iceberg.nodes import (
     decode_any,
-    elements,
-    encode,
     get_int,
     get_objects,
     get_str,
-    members,
     number,
+    rewritten,
     shown,
     text,
 )
-from inver.domain.iceberg.schemas import Schema, StructType, is_primitive
-from inver.domain.iceberg.transforms import VOID, applies, canonical_transform
+from inver.domain.iceberg.schemas import Schema, StructType
+from inver.domain.iceberg.transforms import VOID, canonical_transform, check_source, source_of
 from inver.errors import Invalid
 
 FIRST_FIELD = 1000
@@ -79,14 +77,8 @@ def check_spec(spec: Spec, schema: Schema) -> None:
     for field in spec.fields:
         if field.transform == VOID:
             continue
-        source = schema.fields.get(field.source_id)
-        if source is None:
-            raise Invalid(f"Cannot find source column for partition field: {field}", field="source-id")
-        if not is_primitive(source.type):
-            raise Invalid(f"Cannot partition by non-primitive source field: {source.type}", field="source-id")
-        if not applies(field.transform, source.type):
-            message = f"Invalid source type {source.type} for transform: {field.transform}"
-            raise Invalid(message, field="transform")
+        source = source_of(field, schema.fields, "partition")
+        check_source(source.type, field.transform, "partition")
         parent = schema.parents.get(field.source_id)
         while parent is not None:
             holder = schema.fields[parent].type
@@ -141,16 +133,15 @@ def assign_ids(spec: Spec, version: int, last: int, others: Iterable[Spec]) -> S
 
 
 def write_spec(raw: bytes | msgspec.Raw, spec: Spec) -> bytes:
-    """The spec as it was sent, with the ids and spellings that it has here."""
-    node = members(raw, "spec")
-    node["spec-id"] = number(spec.id)
-    written = [members(each, "spec") for each in elements(node["fields"], "spec")]
-    for field, out in zip(spec.fields, written, strict=True):
-        out["source-id"] = number(field.source_id)
-        out["field-id"] = number(field.field_id or 0)
-        out["transform"] = text(field.transform)
-    node["fields"] = msgspec.Raw(encode(written))
-    return encode(node)
+    fields = (
+        {
+            "source-id": number(field.source_id),
+            "field-id": number(field.field_id or 0),
+            "transform": text(field.transform),
+        }
+        for field in spec.fields
+    )
+    return rewritten(raw, "spec", "spec-id", spec.id, fields)
 
 
 def fresh_spec(raw: bytes | msgspec.Raw, fresh: Mapping[int, int]) -> bytes:
@@ -158,9 +149,6 @@ def fresh_spec(raw: bytes | msgspec.Raw, fresh: Mapping[int, int]) -> bytes:
     spec = parse_spec(raw)
     fields = []
     for index, field in enumerate(spec.fields):
-        if field.source_id not in fresh:
-            raise Invalid(f"Cannot find source column for partition field: {field}", field="source-id")
-        fields.append(
-            PartitionField(fresh[field.source_id], FIRST_FIELD + index, field.name, field.transform)
-        )
+        source_id = source_of(field, fresh, "partition")
+        fields.append(PartitionField(source_id, FIRST_FIELD + index, field.name, field.transform))
     return write_spec(raw, Spec(0, tuple(fields)))

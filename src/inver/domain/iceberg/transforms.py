@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Protocol, TypeVar
 
 from inver.domain.iceberg.failures import IllegalArgument
 from inver.domain.iceberg.nodes import INT_MAX
 from inver.domain.iceberg.schemas import Type, is_primitive, kind_of
+from inver.errors import Invalid
+
+T = TypeVar("T")
 
 VOID = "void"
 
@@ -35,6 +40,28 @@ def canonical_transform(written: str) -> str:
         return f"{name}[{width}]"
     lower = written.lower()
     return lower if lower in _PLAIN else written
+
+
+class Sourced(Protocol):
+    """A field of a partition spec or of a sort order."""
+
+    @property
+    def source_id(self) -> int: ...
+
+
+def source_of(field: Sourced, known: Mapping[int, T], what: str) -> T:
+    found = known.get(field.source_id)
+    if found is None:
+        raise Invalid(f"Cannot find source column for {what} field: {field}", field="source-id")
+    return found
+
+
+def check_source(source: Type, transform: str, what: str) -> None:
+    """Whether one can `sort` or `partition` by this transform of a column."""
+    if not is_primitive(source):
+        raise Invalid(f"Cannot {what} by non-primitive source field: {source}", field="source-id")
+    if not applies(transform, source):
+        raise Invalid(f"Invalid source type {source} for transform: {transform}", field="transform")
 
 
 def applies(transform: str, source: Type) -> bool:

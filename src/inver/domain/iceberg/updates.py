@@ -147,36 +147,7 @@ class SetCurrentViewVersion(Update, tag="set-current-view-version"):
     view_version_id: Int
 
 
-UPDATES: dict[str, type[Update]] = {
-    update.tag(): update
-    for update in (
-        AssignUuid,
-        UpgradeFormatVersion,
-        AddSchema,
-        SetCurrentSchema,
-        AddSpec,
-        SetDefaultSpec,
-        AddSortOrder,
-        SetDefaultSortOrder,
-        AddSnapshot,
-        SetSnapshotRef,
-        RemoveSnapshots,
-        RemoveSnapshotRef,
-        SetLocation,
-        SetProperties,
-        RemoveProperties,
-        SetStatistics,
-        RemoveStatistics,
-        SetPartitionStatistics,
-        RemovePartitionStatistics,
-        RemovePartitionSpecs,
-        RemoveSchemas,
-        AddEncryptionKey,
-        RemoveEncryptionKey,
-        AddViewVersion,
-        SetCurrentViewVersion,
-    )
-}
+UPDATES: dict[str, type[Update]] = {update.tag(): update for update in Update.__subclasses__()}
 
 
 class Requirement(Tagged, tag_field="type"):
@@ -223,18 +194,7 @@ class AssertDefaultSortOrderId(Requirement, tag="assert-default-sort-order-id"):
 
 
 REQUIREMENTS: dict[str, type[Requirement]] = {
-    requirement.tag(): requirement
-    for requirement in (
-        AssertCreate,
-        AssertTableUuid,
-        AssertViewUuid,
-        AssertRefSnapshotId,
-        AssertLastAssignedFieldId,
-        AssertCurrentSchemaId,
-        AssertLastAssignedPartitionId,
-        AssertDefaultSpecId,
-        AssertDefaultSortOrderId,
-    )
+    requirement.tag(): requirement for requirement in Requirement.__subclasses__()
 }
 
 

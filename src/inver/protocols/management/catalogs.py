@@ -25,6 +25,7 @@ _alter = msgspec.json.Decoder(wire.AlterDescription).decode
 
 CATALOG = "/catalogs/{catalog}"
 SCHEMA = CATALOG + "/schemas/{schema}"
+_PARENT = Param("parent", "List below this schema; nested names joined by U+001F.")
 
 
 class CatalogRoutes:
@@ -32,7 +33,9 @@ class CatalogRoutes:
         self._catalogs = catalogs
 
     def endpoints(self) -> list[Endpoint]:
-        parent = Param("parent", "List below this schema; nested names joined by U+001F.")
+        return [*self._catalog_endpoints(), *self._schema_endpoints()]
+
+    def _catalog_endpoints(self) -> list[Endpoint]:
         return [
             Endpoint(
                 "GET",
@@ -75,13 +78,17 @@ class CatalogRoutes:
                 status=204,
                 etag=True,
             ),
+        ]
+
+    def _schema_endpoints(self) -> list[Endpoint]:
+        return [
             Endpoint(
                 "GET",
                 CATALOG + "/schemas",
                 self.list_schemas,
                 "schemas",
                 "List the schemas of a catalog, or of a schema",
-                params=(parent, *PAGE),
+                params=(_PARENT, *PAGE),
                 returns=wire.SchemaList,
             ),
             Endpoint(

@@ -40,15 +40,7 @@ class PrincipalShown(msgspec.Struct, kw_only=True):
 
     @classmethod
     def of(cls, info: PrincipalInfo) -> PrincipalShown:
-        return cls(
-            id=info.id,
-            name=info.name,
-            kind=info.kind,
-            disabled=info.disabled,
-            comment=info.comment,
-            created_at=info.created_at,
-            created_by=info.created_by,
-        )
+        return msgspec.convert(info, cls, from_attributes=True)
 
 
 class PrincipalList(msgspec.Struct):
@@ -136,7 +128,7 @@ class SecretShown(msgspec.Struct):
 
     @classmethod
     def of(cls, secret: StoredSecret) -> SecretShown:
-        return cls(secret.id, secret.label, secret.created_at, secret.expires_at, secret.revoked_at)
+        return msgspec.convert(secret, cls, from_attributes=True)
 
 
 class SecretList(msgspec.Struct):

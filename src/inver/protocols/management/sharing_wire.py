@@ -106,14 +106,7 @@ class ShareShown(msgspec.Struct, kw_only=True):
 
     @classmethod
     def of(cls, share: Share) -> ShareShown:
-        return cls(
-            id=share.id,
-            name=share.name,
-            comment=share.comment,
-            owner=share.owner,
-            created_at=share.created_at,
-            created_by=share.created_by,
-        )
+        return msgspec.convert(share, cls, from_attributes=True)
 
 
 class ShareList(msgspec.Struct):
@@ -155,14 +148,7 @@ class CredentialShown(msgspec.Struct, kw_only=True):
 
     @classmethod
     def of(cls, stored: StoredCredential) -> CredentialShown:
-        return cls(
-            id=stored.id,
-            kind=stored.kind,
-            created_at=stored.created_at,
-            expires_at=stored.expires_at,
-            revoked_at=stored.revoked_at,
-            last_used_at=stored.last_used_at,
-        )
+        return msgspec.convert(stored, cls, from_attributes=True)
 
 
 class RecipientShown(msgspec.Struct, kw_only=True):
@@ -179,17 +165,7 @@ class RecipientShown(msgspec.Struct, kw_only=True):
 
     @classmethod
     def of(cls, recipient: Recipient) -> RecipientShown:
-        return cls(
-            id=recipient.id,
-            name=recipient.name,
-            kind=recipient.kind,
-            comment=recipient.comment,
-            networks=list(recipient.networks),
-            owner=recipient.owner,
-            created_at=recipient.created_at,
-            created_by=recipient.created_by,
-            revoked_at=recipient.revoked_at,
-        )
+        return msgspec.convert(recipient, cls, from_attributes=True)
 
 
 class RecipientList(msgspec.Struct):

@@ -51,6 +51,9 @@ class TableRoutes:
         self._transactions = transactions
 
     def endpoints(self) -> list[Endpoint]:
+        return [*self._endpoints_of_schemas(), *self._endpoints_by_name(), *self._endpoints_by_id()]
+
+    def _endpoints_of_schemas(self) -> list[Endpoint]:
         return [
             Endpoint(
                 "GET",
@@ -81,6 +84,10 @@ class TableRoutes:
                 params=(PAGE[1],),
                 returns=wire.TableList,
             ),
+        ]
+
+    def _endpoints_by_name(self) -> list[Endpoint]:
+        return [
             Endpoint("GET", TABLE, self.get_table, "tables", "Show a table", returns=wire.TableInfo),
             Endpoint(
                 "PATCH",
@@ -131,6 +138,10 @@ class TableRoutes:
                 returns=wire.TableInfo,
                 keyed=True,
             ),
+        ]
+
+    def _endpoints_by_id(self) -> list[Endpoint]:
+        return [
             Endpoint(
                 "GET", BY_ID, self.get_table_by_id, "tables", "Show a table by id", returns=wire.TableInfo
             ),

@@ -1,0 +1,5 @@
+"""Fixtures of the tests that attack a server."""
+
+from tests.fixtures.iceberg import lake
+
+__all__ = ["lake"]
