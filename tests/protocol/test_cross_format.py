@@ -111,6 +111,31 @@ def test_other_operations_go_with_them(trio: Trio) -> None:
     assert cursor["value"] == "1"
 
 
+def test_a_commit_may_follow_the_rename_of_its_table(trio: Trio) -> None:
+    old, new = ([trio.lake.catalog, "ns", name] for name in ("t", "renamed"))
+    rename = {"op": "rename-table", "table": {"name": old}, "to": new}
+    answer = trio.transact(rename, *trio.step(1))
+    assert answer.status_code == 200, answer.text
+    renamed = trio.lake.get("/namespaces/ns/tables/renamed")["metadata"]
+    assert len(renamed["snapshots"]) == 1
+    assert trio.lake.admin.get("/namespaces/ns/tables/t").status_code == 404
+
+
+def test_a_commit_to_a_name_that_two_tables_have_in_turn_is_refused(trio: Trio) -> None:
+    old, new, other = ([trio.lake.catalog, "ns", name] for name in ("t", "renamed", "other"))
+    trio.lake.table("other")
+    answer = trio.transact(
+        {"op": "rename-table", "table": {"name": old}, "to": new},
+        {"op": "rename-table", "table": {"name": other}, "to": old},
+        *trio.step(1),
+    )
+    assert answer.status_code == 409, answer.text
+    assert answer.json()["detail"] == "the table has another name by now"
+    assert trio.versions() == (0, 0, 0)
+    found = [each["name"] for each in trio.lake.get("/namespaces/ns/tables")["identifiers"]]
+    assert found == ["other", "t"]
+
+
 def test_two_commits_of_one_iceberg_table_are_one_version(trio: Trio) -> None:
     answer = trio.transact(
         trio.iceberg_commit(trio.iceberg.set(a="1")), trio.iceberg_commit(trio.iceberg.set(b="2"))

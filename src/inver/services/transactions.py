@@ -18,7 +18,8 @@ from inver.domain import ledger
 from inver.domain.events import Event
 from inver.domain.grants import Action
 from inver.domain.idempotency import KeyedRequest
-from inver.domain.ledger import MAX_OPERATIONS, Reason, Receipt, Transaction
+from inver.domain.ledger import MAX_OPERATIONS, Operation, Reason, Receipt, Transaction
+from inver.domain.names import name_key
 from inver.domain.tables import Format
 from inver.errors import Conflict, Invalid, NotFound, Refused, Unavailable
 from inver.ports import KeyTaken, Store
@@ -153,6 +154,8 @@ class Transactions:
         operations = [*plan.operations, *(each for portion in portions for each in portion.operations)]
         # In the order in which they were asked for; a sort keeps those of one request together.
         operations.sort(key=itemgetter(0))
+        if portions:
+            operations = _with_new_names(operations)
         owners = tuple(index for index, _ in operations)
         transaction = Transaction(
             caller.principal.id,
@@ -209,6 +212,29 @@ def _of_request(error: Refused, owners: Sequence[int]) -> Refused:
             msgspec.structs.replace(detail, operation=owners[detail.operation]) for detail in error.conflicts
         )
     return error
+
+
+def _with_new_names(operations: Sequence[tuple[int, Operation]]) -> list[tuple[int, Operation]]:
+    """Commits find a table that was renamed before them, although they call it by its old name.
+
+    Not if another table gets that name too: then it is not certain which of them is meant.
+    """
+    found: list[tuple[int, Operation]] = []
+    renamed: dict[str, str] = {}
+    given: set[str] = set()
+    for index, operation in operations:
+        if isinstance(operation, ledger.RenameTable | ledger.CreateTable):
+            given.add(name_key(operation.name))
+        if isinstance(operation, ledger.RenameTable):
+            renamed[operation.table_id] = name_key(operation.name)
+        elif (
+            isinstance(operation, ledger.Append)
+            and operation.table_id in renamed
+            and operation.named not in (None, *given)
+        ):
+            operation = msgspec.structs.replace(operation, named=renamed[operation.table_id])
+        found.append((index, operation))
+    return found
 
 
 def _may_be_made_again(lost: Conflict, intents: Sequence[Intent]) -> bool:

@@ -161,6 +161,8 @@ def lost(index: int, op: ledger.Append, current: int, winner: Winner | None) -> 
     detail = ledger.conflict_of(index, op, current, winner)
     if detail.reason is Reason.VERSION_TAKEN:
         message = f"version {op.version} is taken; the table is at version {current}"
+    elif op.named is not None and op.version == current + 1:
+        message = "the table has another name by now"
     else:
         message = f"version {op.version} does not follow version {current}"
     return Conflict(message, [detail])

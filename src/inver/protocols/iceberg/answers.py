@@ -11,9 +11,11 @@ from inver.domain.locations import Location
 from inver.errors import Invalid
 from inver.ports import StorageCredential
 from inver.protocols.http import Request, Response
-from inver.protocols.iceberg.coding import encode, pieces
+from inver.protocols.iceberg import wire
+from inver.protocols.iceberg.coding import caller, encode, namespace, ok, page, pieces
 from inver.services.credentials import Vended
 from inver.services.iceberg.commits import Loaded
+from inver.services.iceberg.relations import Relations
 
 Mode: TypeAlias = Literal["all", "refs"]
 VENDED = "vended-credentials"
@@ -54,6 +56,17 @@ class Keys:
                 "signer.endpoint": signer,
                 "s3.signer.endpoint": signer,
             }
+
+
+async def listing(request: Request, relations: Relations) -> Response:
+    """The names of the tables, or of the views, of a namespace."""
+    asks, (catalog, path) = caller(request), namespace(request)
+
+    async def fetch(after: str, limit: int) -> tuple[list[str], str | None]:
+        return await relations.page(asks, catalog, path, after, limit)
+
+    names, token = await page(fetch, request)
+    return ok(wire.Listing([wire.TableIdentifier(path, name) for name in names], token))
 
 
 def delegation_of(request: Request) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from inver.domain import iceberg
 from inver.domain.grants import Action
 from inver.protocols.http import Request, Response, Route
 from inver.protocols.iceberg import wire
-from inver.protocols.iceberg.answers import view_answer
+from inver.protocols.iceberg.answers import listing, view_answer
 from inver.protocols.iceberg.coding import (
     DONE,
     NAMESPACE,
@@ -18,8 +18,6 @@ from inver.protocols.iceberg.coding import (
     decode,
     identifier,
     namespace,
-    ok,
-    page,
 )
 from inver.services.iceberg.naming import Identifier
 from inver.services.iceberg.relations import Relations
@@ -47,13 +45,7 @@ class ViewRoutes:
         ]
 
     async def list(self, request: Request) -> Response:
-        asks, (catalog, path) = caller(request), namespace(request)
-
-        async def fetch(after: str, limit: int) -> tuple[list[str], str | None]:
-            return await self._relations.page(asks, catalog, path, after, limit)
-
-        names, token = await page(fetch, request)
-        return ok(wire.Listing([wire.TableIdentifier(path, name) for name in names], token))
+        return await listing(request, self._relations)
 
     async def create(self, request: Request) -> Response:
         catalog, path = namespace(request)

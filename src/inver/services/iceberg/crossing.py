@@ -8,7 +8,8 @@ from inver.domain.iceberg import CommitRequest
 from inver.domain.ledger import Expect, Operation, Work
 from inver.errors import Refused
 from inver.services.context import Caller
-from inver.services.iceberg.commits import Commits, Draft
+from inver.services.iceberg.commits import Commits
+from inver.services.iceberg.drafts import Draft
 from inver.services.iceberg.files import Files
 from inver.services.iceberg.naming import Identifier
 
@@ -29,7 +30,7 @@ class IcebergPortions:
         for group in groups.values():
             first, (identifier, _) = group[0]
             try:
-                draft = await self._commits.draft(
+                draft = await self._commits.drafts.of(
                     caller, identifier, [request for _, (_, request) in group], view=False
                 )
             except Refused as refused:

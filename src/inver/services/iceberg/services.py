@@ -11,6 +11,7 @@ from inver.services.access import Access
 from inver.services.catalogs import Catalogs
 from inver.services.iceberg.commits import Commits
 from inver.services.iceberg.crossing import IcebergPortions
+from inver.services.iceberg.drafts import Drafts
 from inver.services.iceberg.files import Files
 from inver.services.iceberg.finding import Desk, Finder
 from inver.services.iceberg.manifests import ManifestReader, Manifests
@@ -52,7 +53,8 @@ class IcebergServices:
         desk = Desk(store, clock, access, once)
         places = Places(store, access, placement)
         self.settling = Settling(store, states, files)
-        commits = Commits(access, finder, desk, states, files, places, self.settling)
+        drafts = Drafts(access, finder, desk, states, places)
+        commits = Commits(finder, desk, states, files, self.settling, drafts)
         self.portions = IcebergPortions(commits, files)
         self.namespaces = Namespaces(catalogs, finder, desk)
         self.table_relations, self.view_relations = (

@@ -8,8 +8,9 @@ from inver.domain.iceberg import CommitRequest, CreateTable, State
 from inver.domain.idempotency import KeyedRequest
 from inver.ids import new_id, random_uuid
 from inver.services.context import Caller
-from inver.services.iceberg.commits import Changes, Commits, Draft, Loaded
+from inver.services.iceberg.commits import Changes, Commits, Loaded
 from inver.services.iceberg.definition import columns_of, history_of
+from inver.services.iceberg.drafts import Draft
 from inver.services.iceberg.files import Files
 from inver.services.iceberg.finding import Desk, Finder, Home
 from inver.services.iceberg.naming import Identifier
@@ -60,7 +61,7 @@ class IcebergTables:
                 uuid=table_id,
                 file_id=random_uuid(),
             )
-            draft = self._commits.creation(home, identifier, table_id, site, change)
+            draft = self._commits.drafts.creation(home, identifier, table_id, site, change)
             return await self._commits.make(caller, identifier, draft, keyed)
 
         made = await self._desk.once(caller, ("create-table", identifier), make, body)
@@ -104,7 +105,7 @@ class IcebergTables:
                 draft = await self._replacement(caller, home, identifier, change)
             else:
                 site = await self._places.adopted(caller, home, change.state.head.location)
-                draft = self._commits.creation(home, identifier, table_id, site, change)
+                draft = self._commits.drafts.creation(home, identifier, table_id, site, change)
             return await self._commits.make(caller, identifier, draft, keyed, write=False)
 
         request = ("register-table", identifier, metadata_location, overwrite)

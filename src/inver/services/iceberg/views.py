@@ -43,7 +43,7 @@ class IcebergViews:
                 uuid=view_id,
                 file_id=random_uuid(),
             )
-            draft = self._commits.creation(home, identifier, view_id, site, change)
+            draft = self._commits.drafts.creation(home, identifier, view_id, site, change)
             return await self._commits.make(caller, identifier, draft, keyed)
 
         made = await self._desk.once(caller, ("create-view", identifier), make, body)
@@ -65,7 +65,7 @@ class IcebergViews:
             data = await self._files.read(file)
             change = iceberg.from_view_document(data, metadata_location=metadata_location)
             site = await self._places.adopted(caller, home, change.state.head.location, view=True)
-            draft = self._commits.creation(home, identifier, new_id(), site, change)
+            draft = self._commits.drafts.creation(home, identifier, new_id(), site, change)
             return await self._commits.make(caller, identifier, draft, keyed, write=False)
 
         request = ("register-view", identifier, metadata_location)
