@@ -6,10 +6,8 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
-from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
-import httpx
 import pytest
 
 from inver.domain.locations import Location
@@ -18,7 +16,6 @@ from inver.ports import ObjectStore
 from inver.secrets import Secret
 from inver.storage.open import open_store
 from inver.storage.options import StorageOptions
-from inver.storage.signing import UrlSigner
 
 T = TypeVar("T")
 
@@ -94,10 +91,7 @@ def make_store(request, tmp_path) -> Callable[[str], ObjectStore]:
     """Opens a store rooted at any folder of a place that no other test uses."""
     if request.param == "local":
         base = Location.parse(str(tmp_path))
-        signer = UrlSigner(b"k" * 32, "https://inver.example/files")
-        return lambda folder: open_store(
-            base.join(folder), StorageOptions(), allowed_roots=[base], signer=signer
-        )
+        return lambda folder: open_store(base.join(folder), StorageOptions(), allowed_roots=[base])
     server = request.getfixturevalue("s3_server")
     base = Location.parse(f"s3://{server.bucket}/{uuid4()}")
     return lambda folder: s3_store(server, base.join(folder))
@@ -222,6 +216,15 @@ def test_what_is_made_durable_later_is_there_at_once(store):
         assert await store.get("log/1.json") == b"first"
         with pytest.raises(NotFound):
             await store.sync("log/2.json")
+        assert list(await store.sync_all([])) == []
+        assert list(await store.sync_all(["log/2.json", "log/1.json"])) == ["log/2.json"]
+        many = [f"many/{number}" for number in range(10)]
+        for path in many[::2]:
+            await store.put_if_absent(path, b"data", durable=False)
+        assert list(await store.sync_all(many)) == many[1::2]
+        await store.discard([])
+        await store.discard(many)
+        assert await paths(store, "many") == []
         for number, pieces in enumerate(([b"a", b"", b"bc"], [b"%d," % n for n in range(3_000)], [])):
             for durable in (True, False):
                 path = f"pieces/{number}-{durable}"
@@ -366,7 +369,6 @@ def test_paths_that_could_leave_the_root_are_refused(store, path):
         assert await refused(store.get_range(path, 0, 1))
         assert await refused(store.head(path))
         assert await refused(store.delete(path))
-        assert await refused(store.signed_url(path, 60))
         if path not in ("", "a/"):
             assert await refused(paths(store, path))
         assert await store.get("a") == b"x"
@@ -414,39 +416,3 @@ def test_stores_side_by_side_do_not_see_each_other(make_store):
         assert not above.contains(orders.root)
 
     run(scenario())
-
-
-@pytest.mark.parametrize("path", ["a/part-0.parquet", "with space/100%/a+b", "%2e%2e/ü?x=y#z"])
-def test_a_signed_url_reads_one_object_until_it_expires(store, path):
-    run(store.put(path, b"hello"))
-    url = run(store.signed_url(path, 60))
-    if store.root.is_local:
-        parts = urlsplit(url)
-        assert parts.path.startswith("/files/")
-        named = unquote(parts.path).removeprefix("/files")
-        assert named == f"{store.root.local_path}/{path}"
-        # The same key in another server, which knows nothing else of the first.
-        signer = UrlSigner(b"k" * 32, "https://other.example")
-        assert signer.verify(named, parts.query)
-        assert not signer.verify(named + "2", parts.query)
-    else:
-        answer = httpx.get(url)
-        assert (answer.status_code, answer.content) == (200, b"hello")
-        assert httpx.put(url, content=b"changed").status_code == 403
-        assert httpx.get(url.replace("?X-Amz", "2?X-Amz", 1)).status_code == 403
-
-
-@pytest.mark.s3
-def test_a_signed_url_of_an_object_store_expires(s3_server):
-    store = s3_store(s3_server, Location.parse(f"s3://{s3_server.bucket}/{uuid4()}"))
-
-    run(store.put("a", b"hello"))
-    url = run(store.signed_url("a", 1))
-    time.sleep(2)
-    assert httpx.get(url).status_code == 403
-
-
-@pytest.mark.parametrize("seconds", [0, -1, 7 * 24 * 3600 + 1])
-def test_a_signed_url_lives_a_bounded_time(store, seconds):
-    assert run(refused(store.signed_url("a", seconds)))
-    assert run(store.signed_url("a", 7 * 24 * 3600))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import msgspec
 
 from inver.domain.locations import Location
 from inver.secrets import Secret
+
+SignUrls: TypeAlias = Callable[[Sequence[str]], Sequence[str]]
+"""From paths of objects to URLs, each of which lets its holder GET one object. For a thread of its own:
+it may have to ask the cloud for keys."""
 
 
 class ObjectInfo(msgspec.Struct, frozen=True):
@@ -54,6 +58,10 @@ class ObjectStore(Protocol):
         """Make an object durable; NotFound if it is not there."""
         ...
 
+    async def sync_all(self, paths: Sequence[str]) -> Sequence[str]:
+        """Make objects durable together; returns those that are not there."""
+        ...
+
     async def get(self, path: str) -> bytes:
         """The whole object; NotFound if it is not there."""
         ...
@@ -86,12 +94,12 @@ class ObjectStore(Protocol):
         """
         ...
 
-    async def signed_url(self, path: str, expires_in_s: int) -> str:
-        """A URL that lets its holder GET this one object until it expires."""
+    async def discard(self, paths: Sequence[str]) -> None:
+        """Delete what is there of it. It may be there again after a power cut."""
         ...
 
-    def signed_urls(self, paths: Sequence[str], expires_in_s: int) -> Sequence[str]:
-        """The same for many objects, without waiting for anybody; for a thread of its own."""
+    def url_signer(self, expires_in_s: int) -> SignUrls | None:
+        """What makes URLs that expire so long from now; None where the storage has none of its own."""
         ...
 
 

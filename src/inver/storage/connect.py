@@ -101,7 +101,7 @@ def _azure(root: Location, options: StorageOptions, client: ClientConfig, retry:
     from obstore.store import AzureStore
 
     container, _, host = root.authority.partition("@")
-    config: AzureConfig = {"account_name": _azure_account(host, options)}
+    config: AzureConfig = {"account_name": azure_account(host, options)}
     if options.endpoint:
         config["endpoint"] = options.endpoint
     if options.azure_key:
@@ -111,7 +111,7 @@ def _azure(root: Location, options: StorageOptions, client: ClientConfig, retry:
     return AzureStore(container, prefix=root.key, config=config, client_options=client, retry_config=retry)
 
 
-def _azure_account(host: str, options: StorageOptions) -> str:
+def azure_account(host: str, options: StorageOptions) -> str:
     """A location may name an account of Azure, never a host of its author's choice."""
     named = host.partition(".")[0]
     if host and not host.endswith(_AZURE_HOST) and options.endpoint is None:

@@ -11,19 +11,19 @@ import asyncio
 import errno
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
 from typing import TypeVar
 
 from inver.domain.locations import Location
-from inver.errors import Invalid, InverError, NotFound, Unavailable, Unsupported
-from inver.ports import ObjectInfo
+from inver.errors import Invalid, InverError, NotFound, Unavailable
+from inver.ports import ObjectInfo, SignUrls
 from inver.storage import files, reading
 from inver.storage.beneath import open_beneath, read_cached
-from inver.storage.paths import check_expiry, check_range, split_path, split_prefix
-from inver.storage.signing import UrlSigner
+from inver.storage.paths import check_range, split_path, split_prefix
+from inver.storage.syncing import sync_file_system
 
 T = TypeVar("T")
 
@@ -37,21 +37,20 @@ _LOOK = 32
 _MAX_KNOWN_FOLDERS = 10_000
 # A folder may be removed, because it became empty, between finding it and writing into it.
 _ATTEMPTS = 20
+_FEW = 3
+"""Above this, one call for the whole file system is cheaper than two for each file."""
 
 
 class LocalStore:
     """`trusted` is a folder at or above `root` that an administrator chose: links are followed up
     to it and nowhere below. Without it the root itself is trusted."""
 
-    def __init__(
-        self, root: Location, *, trusted: Location | None = None, signer: UrlSigner | None = None
-    ) -> None:
+    def __init__(self, root: Location, *, trusted: Location | None = None) -> None:
         trusted = trusted or root
         below = trusted.relative(root)
         self._root = root
         self._base = trusted.local_path
         self._inner = tuple(below.split("/")) if below else ()
-        self._signer = signer
         self._prefix = os.fsencode(root.local_path.rstrip("/") + "/")
         # Folders whose entry in their parent is known to be on disk, with their inode.
         self._synced: dict[tuple[str, ...], int] = {}
@@ -93,6 +92,13 @@ class LocalStore:
     async def sync(self, path: str) -> None:
         await _in_thread(path, self._sync, _split(path))
 
+    async def sync_all(self, paths: Sequence[str]) -> Sequence[str]:
+        return (
+            await _in_thread(paths[0], self._sync_all, {path: _split(path) for path in paths})
+            if paths
+            else []
+        )
+
     def get_at_once(self, path: str) -> bytes | None:
         if _USUAL_PATH(path) is None:
             _split(path)
@@ -133,20 +139,12 @@ class LocalStore:
     async def delete(self, path: str, durable: bool = True) -> bool:
         return await _in_thread(path, self._delete, _split(path), durable)
 
-    async def signed_url(self, path: str, expires_in_s: int) -> str:
-        return self.signed_urls([path], expires_in_s)[0]
+    async def discard(self, paths: Sequence[str]) -> None:
+        if paths:
+            await _in_thread(paths[0], self._discard, [_split(path) for path in paths])
 
-    def signed_urls(self, paths: Sequence[str], expires_in_s: int) -> Sequence[str]:
-        for path in paths:
-            _split(path)
-        check_expiry(expires_in_s)
-        if self._signer is None:
-            raise Unsupported(
-                f"objects in {self._root} cannot be shared by URL",
-                fix="set the server's public URL and its signing key",
-            )
-        root, until = self._root.local_path.rstrip("/"), self._signer.now_s() + expires_in_s
-        return [self._signer.sign(f"{root}/{path}", until) for path in paths]
+    def url_signer(self, expires_in_s: int) -> SignUrls | None:
+        return None
 
     def _write(
         self,
@@ -169,6 +167,28 @@ class LocalStore:
             finally:
                 os.close(file)
             os.fsync(folder)
+
+    def _sync_all(self, paths: Mapping[str, Sequence[str]]) -> Sequence[str]:
+        missing = []
+        for path, segments in paths.items():
+            if self._head(segments) is None:
+                missing.append(path)
+            elif len(paths) <= _FEW:
+                self._sync(segments)
+        if len(missing) == len(paths) or len(paths) <= _FEW:
+            return missing
+        trusted = files.open_trusted(self._base, create=False)
+        try:
+            if not sync_file_system(trusted):
+                for path in paths.keys() - set(missing):
+                    self._sync(paths[path])
+        finally:
+            os.close(trusted)
+        return missing
+
+    def _discard(self, paths: Sequence[Sequence[str]]) -> None:
+        for segments in paths:
+            self._delete(segments, durable=False)
 
     def _copy_all(self, pairs: Sequence[tuple[Sequence[str] | bytes, Sequence[str]]]) -> int:
         trusted = files.open_trusted(self._base, create=True)

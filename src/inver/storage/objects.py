@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from inver.clock import Clock, SystemClock
 from inver.domain.locations import Location
-from inver.errors import Broken, Invalid, NotFound, OutcomeUnknown, Unavailable
-from inver.ports import ObjectInfo
+from inver.errors import Broken, Invalid, NotFound, OutcomeUnknown, Unavailable, Unsupported
+from inver.ports import ObjectInfo, SignUrls
 from inver.storage.connect import connect
 from inver.storage.options import StorageOptions
 from inver.storage.paths import check_expiry, check_range, split_path, split_prefix
+from inver.storage.signing import encoded, url_signer
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -25,8 +28,10 @@ _LIST_CHUNK = 1000
 
 
 class RemoteStore:
-    def __init__(self, root: Location, options: StorageOptions) -> None:
+    def __init__(self, root: Location, options: StorageOptions, clock: Clock | None = None) -> None:
         self._root = root
+        self._options = options
+        self._clock: Clock = clock or SystemClock()
         self._client = connect(root, options, retries=_RETRIES)
         # A conditional write that is silently sent twice takes its own first success for a rival.
         self._creator = connect(root, options, retries=0)
@@ -54,6 +59,10 @@ class RemoteStore:
         """What an object store has answered for is durable."""
         if await self.head(path) is None:
             raise NotFound(f"there is no object {path!r}", kind="object")
+
+    async def sync_all(self, paths: Sequence[str]) -> Sequence[str]:
+        found = await asyncio.gather(*(self.head(path) for path in paths))
+        return [path for path, info in zip(paths, found, strict=True) if info is None]
 
     async def put_if_absent(
         self, path: str, data: bytes | Sequence[bytes], durable: bool = True, whole: bool = False
@@ -175,23 +184,37 @@ class RemoteStore:
             return False
         return True
 
-    async def signed_url(self, path: str, expires_in_s: int) -> str:
-        import obstore
+    async def discard(self, paths: Sequence[str]) -> None:
+        await asyncio.gather(*(self.delete(path) for path in paths))
 
-        split_path(path)
+    def url_signer(self, expires_in_s: int) -> SignUrls:
         check_expiry(expires_in_s)
-        signing = obstore.sign_async(self._client, "GET", path, timedelta(seconds=expires_in_s))
-        return await _answer(path, signing)
+        options = self._options
+        ours = url_signer(self._root, options, self._clock.now_ms(), expires_in_s)
+        if ours is None and options.azure_sas and self._root.scheme == "abfss":
+            raise Unsupported(
+                f"objects in {self._root} cannot be shared by URL: a signature cannot sign others",
+                fix="set storage.azure_key",
+            )
+        sign = ours or partial(self._sign, timedelta(seconds=expires_in_s))
 
-    def signed_urls(self, paths: Sequence[str], expires_in_s: int) -> Sequence[str]:
+        def checked(paths: Sequence[str]) -> Sequence[str]:
+            for path in paths:
+                split_path(path)
+            return sign(paths)
+
+        return checked
+
+    def _sign(self, expires_in: timedelta, paths: Sequence[str]) -> Sequence[str]:
+        """With keys that are not configured but found by the provider's own chain, or with RSA."""
         import obstore
         from obstore.exceptions import BaseError
 
-        for path in paths:
-            split_path(path)
-        check_expiry(expires_in_s)
+        if self._root.scheme == "gs":
+            # For Google it takes paths into the URL as they are, so `?` and `#` would end them.
+            paths = [encoded(path) for path in paths]
         try:
-            return obstore.sign(self._client, "GET", paths, timedelta(seconds=expires_in_s))
+            return obstore.sign(self._client, "GET", paths, expires_in)
         except BaseError as error:
             raise _unavailable(str(self._root), error) from error
 

@@ -10,7 +10,6 @@ from inver.ports import ObjectStore
 from inver.storage.local import LocalStore
 from inver.storage.objects import RemoteStore
 from inver.storage.options import StorageOptions
-from inver.storage.signing import UrlSigner
 
 
 def open_store(
@@ -18,7 +17,6 @@ def open_store(
     options: StorageOptions,
     *,
     allowed_roots: Sequence[Location] = (),
-    signer: UrlSigner | None = None,
 ) -> ObjectStore:
     """A store rooted at `location`. Local folders open only below a root that the server was given."""
     if not location.is_local:
@@ -30,4 +28,4 @@ def open_store(
             fix="choose a location below one of its storage roots",
         )
     innermost = max(allowed, key=lambda root: len(root.prefix))
-    return LocalStore(location, trusted=innermost, signer=signer)
+    return LocalStore(location, trusted=innermost)

@@ -23,6 +23,9 @@ class StorageOptions:
 
     gcs_service_account: Secret | None = None
     """The JSON text of a service account key."""
+    gcs_hmac_id: str | None = None
+    gcs_hmac_secret: Secret | None = None
+    """With an HMAC key, URLs cost a hundredth of what they cost with a service account's."""
 
     azure_account: str | None = None
     """Needed where the location does not name the account."""
@@ -32,6 +35,10 @@ class StorageOptions:
     def __post_init__(self) -> None:
         if (self.access_key is None) != (self.secret_key is None):
             raise Invalid("access_key and secret_key belong together", field="secret_key", fix="set both")
+        if (self.gcs_hmac_id is None) != (self.gcs_hmac_secret is None):
+            raise Invalid(
+                "gcs_hmac_id and gcs_hmac_secret belong together", field="gcs_hmac_secret", fix="set both"
+            )
         if self.session_token is not None and self.access_key is None:
             raise Invalid("session_token needs access_key and secret_key", field="session_token")
         if self.endpoint is not None:

@@ -6,20 +6,19 @@ import hashlib
 import hmac
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from urllib.parse import quote, unquote
 
 from inver.clock import Clock
 from inver.errors import Invalid
 from inver.ports import S3Target
 from inver.secrets import Secret
+from inver.storage.signing import AMAZON, UNSIGNED, v4_key, v4_moment, v4_scope
 
 _URI = re.compile(r"(https?)://([^/?#@\\\s]+)(/[^?#\s\\]*)(?:\?([^#\s]*))?", re.ASCII)
 _ESCAPES = re.compile(r"(?:[A-Za-z0-9._~/!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*", re.ASCII)
 _AWS = re.compile(
     r"(?:([a-z0-9](?:[a-z0-9.-]{0,61}[a-z0-9])?)\.)?s3(?:[.-][a-z0-9-]+)?\.amazonaws\.com", re.ASCII
 )
-UNSIGNED = "UNSIGNED-PAYLOAD"
 
 
 class SigV4:
@@ -67,7 +66,7 @@ class SigV4:
         assert found is not None
         _, host, path, query = found.groups()
         region = self._region or region
-        moment = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
+        moment = v4_moment(self._clock.now_ms())
         signed = {
             **headers,
             "host": host,
@@ -88,11 +87,9 @@ class SigV4:
                 signed["x-amz-content-sha256"],
             )
         )
-        scope = f"{moment[:8]}/{region}/s3/aws4_request"
+        scope = v4_scope(AMAZON, moment, region)
         text = f"AWS4-HMAC-SHA256\n{moment}\n{scope}\n{hashlib.sha256(canonical.encode()).hexdigest()}"
-        key = f"AWS4{self._secret_key.reveal()}".encode()
-        for part in (moment[:8], region, "s3", "aws4_request"):
-            key = hmac.digest(key, part.encode(), "sha256")
+        key = v4_key(AMAZON, self._secret_key, moment[:8], region)
         signature = hmac.digest(key, text.encode(), "sha256").hex()
         signed["authorization"] = (
             f"AWS4-HMAC-SHA256 Credential={self._access_key}/{scope}, SignedHeaders={names}, "

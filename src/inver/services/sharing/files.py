@@ -75,10 +75,9 @@ class Files:
                     "a file of the table lies outside its folder, and cannot be shared"
                 ) from None
 
-        if not location.is_local:
-            return lambda paths: objects.signed_urls(
-                [relative(path) for path in paths], self.lifetime_s
-            ), expires_s * 1000
+        presign = objects.url_signer(self.lifetime_s)
+        if presign is not None:
+            return lambda paths: presign([relative(path) for path in paths]), expires_s * 1000
         key = await self._seal.key()
         ids = (looked.guest.recipient.id, looked.share.id, table.id)
         who = _packed(ids, looked.partitions)
