@@ -15,6 +15,7 @@ NAMES = (
     "followup_claimed",
     "followup_done_before_record",
     "published_before_mark",
+    "lance_written_before_decide",
     "lance_decided_before_finalize",
 )
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from inver.domain.ledger import MAIN, Counts
+from inver.domain.sizes import bin_of, flat
 from inver.errors import Conflict, Invalid
 
 LAST_VERSION = 2**63 - 1
@@ -160,6 +161,13 @@ def version_of(name: str) -> tuple[int, bool] | None:
     return number, False
 
 
+def staged_version(name: str) -> int | None:
+    """The version that a staged manifest is meant for; None for other files."""
+    final, _, mark = name.partition("-")
+    known = version_of(final)
+    return known[0] if known is not None and mark else None
+
+
 def staged_path(path: str, key: str, branch: str, version: int) -> tuple[str, bool]:
     """Where a manifest lies below its table, from what a client calls it, and whether its name counts down.
 
@@ -220,11 +228,18 @@ def counts_of(before: Manifest | None, after: Manifest) -> Counts | None:
     if after.fragments is None or (before is not None and before.fragments is None):
         return None
     old = {} if before is None or before.fragments is None else {each.id: each for each in before.fragments}
-    rows_added = rows_removed = 0
+    rows_added = rows_removed = deletes = deleted_rows = 0
     old_files = {file.path: file.size for each in old.values() for file in each.files}
     new_files = {file.path: file.size for each in after.fragments for file in each.files}
     kept: set[int] = set()
+    for each in old.values():
+        if each.deleted:
+            deletes -= 1
+            deleted_rows -= each.deleted
     for fragment in after.fragments:
+        if fragment.deleted:
+            deletes += 1
+            deleted_rows += fragment.deleted
         known = old.get(fragment.id)
         if known is None or known.rows != fragment.rows:
             rows_added += fragment.rows - fragment.deleted
@@ -242,7 +257,21 @@ def counts_of(before: Manifest | None, after: Manifest) -> Counts | None:
         files_removed=len(removed),
         bytes_added=_sum(added),
         bytes_removed=_sum(removed),
+        sizes=_sizes(added, removed),
+        deletes=deletes,
+        deleted_rows=deleted_rows,
     )
+
+
+def _sizes(added: list[int | None], removed: list[int | None]) -> tuple[tuple[int, int, int], ...] | None:
+    bins: dict[int, tuple[int, int]] = {}
+    for sign, sizes in ((1, added), (-1, removed)):
+        for size in sizes:
+            if size is None:
+                return None
+            files, total = bins.get(bin_of(size), (0, 0))
+            bins[bin_of(size)] = files + sign, total + sign * size
+    return flat(bins) if bins else None
 
 
 def _sum(sizes: list[int | None]) -> int | None:

@@ -7,6 +7,7 @@ and what it commits goes back to the event loop, where the ledger decides.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
@@ -26,6 +27,8 @@ from inver.errors import (
 from inver.ports import LancePlace, LedgeredTable, LedgeredVersion
 
 T = TypeVar("T")
+_PLACE = re.compile(r",? \S+\.rs:\d+(?::\d+)?")
+"""Where in its own code pylance gave up, which is of no use to who asked."""
 REMEMBERED = 64
 WAITING = 256
 """Operations that may wait for a thread."""
@@ -123,13 +126,16 @@ class Bridge:
             return asyncio.run_coroutine_threadsafe(done(), self._loop).result()
         except InverError as error:
             # Losing a race and asking for what is not there yet are part of how pylance works.
-            self.failure = None if isinstance(error, Conflict | NotFound) else error
+            if isinstance(error, Conflict):
+                self.failure = None
+            elif not isinstance(error, NotFound):
+                self.failure = error
             raise
 
 
 def explained(error: BaseException) -> InverError:
     """What pylance complains about, as far as it is the caller's doing."""
-    text = " ".join(str(error).split())[:500]
+    text = _PLACE.sub("", " ".join(str(error).split()))[:500]
     lower = text.lower()
     if "internal error" in lower or "panic" in lower:
         return Broken(f"the library of Lance failed: {type(error).__name__}")

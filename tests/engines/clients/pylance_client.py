@@ -1,6 +1,6 @@
 """pylance of any version, on one table of a namespace.
 
-In: `url`, `token`, `id` and `steps`, each a word and its arguments (see `step`).
+In: `url`, `token`, `id` and `steps`, each a method of `Table` and its arguments.
 Out: for each step its answer, or `{"error": ...}`.
 """
 
@@ -9,14 +9,18 @@ from __future__ import annotations
 import json
 import sys
 import threading
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import lance
 import lance_namespace
 import pyarrow
 
+Told = dict[str, int]
 
-def rows(first: int, count: int) -> Any:
+
+def made(first: int, count: int) -> Any:
     numbers = range(first, first + count)
     flat = pyarrow.array([float(n) for n in numbers for _ in range(4)], pyarrow.float32())
     return pyarrow.table(
@@ -37,82 +41,137 @@ class Table:
     def open(self, **options: Any) -> Any:
         return lance.dataset(**self.place, **options)
 
-    def told(self, dataset: Any) -> dict[str, int]:
+    def told(self, dataset: Any) -> Told:
         return {"version": dataset.version, "rows": dataset.count_rows()}
 
-    def step(self, kind: str, *given: Any) -> Any:
-        if kind in ("create", "append", "overwrite"):
-            return self.told(lance.write_dataset(rows(*given), mode=kind, **self.place))
-        if kind == "hold":
-            self.held = self.open()
-            return self.told(self.held)
-        if kind == "held_append":
-            self.held.insert(rows(*given))
-            return self.told(self.held)
-        if kind == "at":
-            return self.told(self.open(version=given[0]))
-        if kind == "tagged":
-            dataset = self.open()
-            return self.told(dataset.checkout_version(given[0]))
-        if kind == "crowd":
-            return self.crowd(*given)
-        if kind == "versions":
-            return [each["version"] for each in self.open().versions()]
-        if kind == "branch":
-            made = self.open().create_branch(given[0], given[1])
-            made.insert(rows(*given[2:]))
-            return self.told(made)
-        if kind == "branch_by_path":
-            made = lance.dataset(self.open().uri).create_branch(given[0], given[1])
-            made.insert(rows(*given[2:]))
-            return self.told(made)
-        if kind == "drop_branch":
-            self.open().branches.delete(given[0])
-            return None
-        if kind == "on_branch":
-            return self.told(self.open().checkout_version((given[0], None)))
-        if kind == "by_path":
-            made = lance.write_dataset(rows(*given), self.open().uri, mode="append")
-            return self.told(made)
-        dataset = self.open(version=given[0]) if kind == "restore" else self.open()
-        if kind == "delete":
-            dataset.delete(given[0])
-        elif kind == "update":
-            dataset.update({"word": "'changed'"}, where=given[0])
-        elif kind == "merge":
-            merge = dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
-            merge.execute(rows(*given))
-        elif kind == "add_column":
-            dataset.add_columns({given[0]: given[1]})
-        elif kind == "scalar_index":
-            dataset.create_scalar_index("id", "BTREE")
-        elif kind == "vector_index":
-            dataset.create_index("vector", "IVF_FLAT", num_partitions=1)
-        elif kind == "compact":
-            dataset.optimize.compact_files()
-        elif kind == "tag":
-            dataset.tags.create(given[0], given[1])
-        elif kind == "restore":
-            dataset.restore()
-            return self.told(self.open())
-        elif kind == "cleanup":
-            from datetime import timedelta
+    # --- reading ---
 
-            dataset.cleanup_old_versions(
+    def rows(self) -> Told:
+        return self.told(self.open())
+
+    def at(self, version: int) -> Told:
+        return self.told(self.open(version=version))
+
+    def tagged(self, tag: str) -> Told:
+        return self.told(self.open().checkout_version(tag))
+
+    def on_branch(self, name: str) -> Told:
+        return self.told(self.open().checkout_version((name, None)))
+
+    def versions(self) -> list[int]:
+        return [each["version"] for each in self.open().versions()]
+
+    def schema(self) -> Any:
+        return self.open().schema.names
+
+    def indices(self) -> list[str]:
+        return sorted(index["name"] for index in self.open().list_indices())
+
+    def near(self, value: float) -> Any:
+        nearest = {"column": "vector", "q": [value] * 4, "k": 1}
+        return self.open().to_table(columns=["id"], nearest=nearest).column("id").to_pylist()
+
+    def ids(self) -> list[int]:
+        return sorted(self.open().to_table(columns=["id"]).column("id").to_pylist())
+
+    # --- writing ---
+
+    def create(self, first: int, count: int) -> Told:
+        return self._write("create", first, count)
+
+    def append(self, first: int, count: int) -> Told:
+        return self._write("append", first, count)
+
+    def overwrite(self, first: int, count: int) -> Told:
+        return self._write("overwrite", first, count)
+
+    def _write(self, mode: str, first: int, count: int) -> Told:
+        return self.told(lance.write_dataset(made(first, count), mode=mode, **self.place))
+
+    def by_path(self, first: int, count: int) -> Told:
+        return self.told(lance.write_dataset(made(first, count), self.open().uri, mode="append"))
+
+    def hold(self) -> Told:
+        self.held = self.open()
+        return self.told(self.held)
+
+    def held_append(self, first: int, count: int) -> Told:
+        self.held.insert(made(first, count))
+        return self.told(self.held)
+
+    def delete(self, where: str) -> Told:
+        return self._change(lambda dataset: dataset.delete(where))
+
+    def update(self, where: str) -> Told:
+        return self._change(lambda dataset: dataset.update({"word": "'changed'"}, where=where))
+
+    def merge(self, first: int, count: int) -> Told:
+        dataset = self.open()
+        merge = dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+        merge.execute(made(first, count))
+        return self.told(dataset)
+
+    def add_column(self, name: str, sql: str) -> Told:
+        return self._change(lambda dataset: dataset.add_columns({name: sql}))
+
+    def scalar_index(self) -> Told:
+        return self._change(lambda dataset: dataset.create_scalar_index("id", "BTREE"))
+
+    def vector_index(self) -> Told:
+        return self._change(lambda dataset: dataset.create_index("vector", "IVF_FLAT", num_partitions=1))
+
+    def compact(self) -> Told:
+        return self._change(lambda dataset: dataset.optimize.compact_files())
+
+    def tag(self, name: str, version: int) -> Told:
+        return self._change(lambda dataset: dataset.tags.create(name, version))
+
+    def restore(self, version: int) -> Told:
+        self.open(version=version).restore()
+        return self.rows()
+
+    def cleanup(self) -> Told:
+        return self._change(
+            lambda dataset: dataset.cleanup_old_versions(
                 older_than=timedelta(0), delete_unverified=True, error_if_tagged_old_versions=False
             )
-        elif kind == "schema":
-            return dataset.schema.names
-        elif kind == "indices":
-            return sorted(index["name"] for index in dataset.list_indices())
-        elif kind == "near":
-            nearest = {"column": "vector", "q": [given[0]] * 4, "k": 1}
-            return dataset.to_table(columns=["id"], nearest=nearest).column("id").to_pylist()
-        elif kind == "ids":
-            return sorted(dataset.to_table(columns=["id"]).column("id").to_pylist())
-        elif kind != "rows":
-            raise ValueError(kind)
+        )
+
+    def _change(self, change: Callable[[Any], object]) -> Told:
+        """What the dataset that made the change shows after it."""
+        dataset = self.open()
+        change(dataset)
         return self.told(dataset)
+
+    # --- branches ---
+
+    def branch(self, name: str, start: Any, first: int, count: int) -> Told:
+        return self._branch(self.open(), name, start, first, count)
+
+    def branch_by_path(self, name: str, start: Any, first: int, count: int) -> Told:
+        return self._branch(lance.dataset(self.open().uri), name, start, first, count)
+
+    def _branch(self, dataset: Any, name: str, start: Any, first: int, count: int) -> Told:
+        branch = dataset.create_branch(name, start)
+        branch.insert(made(first, count))
+        return self.told(branch)
+
+    def drop_branch(self, name: str) -> None:
+        self.open().branches.delete(name)
+
+    # --- many at once ---
+
+    def churn(self, first: int, count: int) -> list[str]:
+        """Append a row and delete the one before it, again and again; what failed."""
+        failed = []
+        for id in range(first, first + count):
+            try:
+                new = pyarrow.table({"id": [id], "word": ["x"]})
+                lance.write_dataset(new, mode="append", **self.place)
+                self.open().delete(f"id = {id - 1}")
+            except Exception as error:
+                failed.append(repr(error))
+        return failed
 
     def crowd(self, writers: int, each: int) -> dict[str, Any]:
         failures: list[str] = []
@@ -121,7 +180,7 @@ class Table:
             for turn in range(each):
                 try:
                     first = 1_000 * (number + 1) + turn
-                    lance.write_dataset(rows(first, 1), mode="append", **self.place)
+                    lance.write_dataset(made(first, 1), mode="append", **self.place)
                 except Exception as error:
                     failures.append(repr(error))
 
@@ -139,7 +198,7 @@ def main() -> None:
     answers = []
     for each in given["steps"]:
         try:
-            answers.append(table.step(*each))
+            answers.append(getattr(table, each[0])(*each[1:]))
         except Exception as error:
             answers.append({"error": f"{type(error).__name__}: {error}"})
     print(json.dumps(answers))

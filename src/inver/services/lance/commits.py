@@ -13,6 +13,7 @@ from inver.errors import Conflict, Invalid, Refused
 from inver.ports import Store
 from inver.services.access import Access
 from inver.services.context import Caller
+from inver.services.lance.cleaning import Cleaning
 from inver.services.lance.finalizing import Finalizing
 from inver.services.lance.finding import Finding
 from inver.services.lance.importing import Importing
@@ -39,6 +40,7 @@ class Commits:
         finalizing: Finalizing,
         phantoms: Phantoms,
         importing: Importing,
+        cleaning: Cleaning,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -50,6 +52,7 @@ class Commits:
         self._finalizing = finalizing
         self._phantoms = phantoms
         self._importing = importing
+        self._cleaning = cleaning
 
     async def commit(self, caller: Caller, items: Sequence[Item]) -> Committed:
         """All or none. A refusal says by `operation` which item it is about."""
@@ -85,6 +88,7 @@ class Commits:
                 await plan.add(index, item)
             except Refused as refused:
                 refused.operation = index
+                await self.discard(plan)
                 raise
         return plan
 
@@ -113,6 +117,7 @@ class Commits:
         for planned in plan.planned.values():
             if planned.data is not None:
                 await self._finalizing.discard(planned.target.table, planned.body.staged)
+        await self._cleaning.lost(plan.staged)
 
     async def finish(self, plan: Plan) -> None:
         """The decision stands whatever happens here; who reads a version finishes it if we cannot."""

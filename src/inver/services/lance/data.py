@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from inver import failpoints
 from inver.domain.grants import Action
 from inver.domain.ledger import MAIN
 from inver.domain.tables import Table
-from inver.errors import AlreadyExists, InverError, NotFound
+from inver.errors import AlreadyExists, InverError, NotFound, Refused
 from inver.ports import LanceEngine, LancePlace, LedgeredVersion
 from inver.services.context import Caller
+from inver.services.lance.cleaning import Cleaning
 from inver.services.lance.commits import Commits
 from inver.services.lance.finding import Finding
-from inver.services.lance.tables import LanceTables
-from inver.services.lance.types import CreateVersion, Declare, Deregister, Placed, TableId, Version
+from inver.services.lance.types import CreateVersion, Declare, Placed, TableId, Version
 from inver.services.lance.versions import Versions
 
 
@@ -28,13 +29,13 @@ class Data:
         finding: Finding,
         versions: Versions,
         commits: Commits,
-        tables: LanceTables,
+        cleaning: Cleaning,
         engine: LanceEngine,
     ) -> None:
         self._finding = finding
         self._versions = versions
         self._commits = commits
-        self._tables = tables
+        self._cleaning = cleaning
         self._engine = engine
 
     async def known(self, caller: Caller) -> None:
@@ -85,18 +86,31 @@ class Data:
                 return placed, placed.table.version
             done = await self.change(caller, name, "write", reads=False, data=data, mode="overwrite")
             return placed, done["version"]
-        fresh = placed is None
-        if placed is None:
-            declared = await self._commits.commit(caller, [Declare(name, None, properties)])
-            placed = declared.outcomes[0].placed
-            assert placed is not None
+        arguments = {"data": data, "mode": "create"}
+        if placed is not None:
+            done = await self._run(caller, name, placed.table, MAIN, "write", arguments)
+            return placed, done["version"]
         try:
-            done = await self._run(
-                caller, name, placed.table, MAIN, "write", {"data": data, "mode": "create"}
-            )
-        except InverError:
-            if fresh:
-                await self._commits.commit(caller, [Deregister(name)])
+            return await self._first(caller, name, properties, arguments)
+        except AlreadyExists as taken:
+            if mode == "Create" or taken.kind != "table" or await self._existing(caller, name) is None:
+                raise
+        # Somebody else made it meanwhile.
+        return await self.create(caller, name, data, mode, properties)
+
+    async def _first(
+        self, caller: Caller, name: TableId, properties: dict[str, str], arguments: Mapping[str, Any]
+    ) -> tuple[Placed, int]:
+        """The table and its first version come about as one; until then its folder is nobody's."""
+        plan = await self._commits.plan(caller, [(0, Declare(name, None, properties))])
+        placed = plan.declared[0].placed
+        await self._cleaning.reserve(placed.table)
+        session = FirstVersion(caller, name, placed, self._commits)
+        place = LancePlace(placed.table.location, MAIN, None, session)
+        try:
+            done = await self._engine.run("write", place, arguments)
+        except Refused:
+            await self._cleaning.abandon(placed.table)
             raise
         return placed, done["version"]
 
@@ -119,6 +133,40 @@ class Data:
         session = Session(caller, name, table, self._commits, self._versions)
         place = LancePlace(table.location, branch, None, session)
         return await self._engine.run(operation, place, arguments)
+
+
+class FirstVersion:
+    """A table that there is as soon as it has a version, towards the library."""
+
+    def __init__(self, caller: Caller, name: TableId, placed: Placed, commits: Commits) -> None:
+        self._caller = caller
+        self._name = name
+        self._placed = placed
+        self._commits = commits
+        self._failure: InverError | None = None
+
+    async def newest(self, branch: str) -> LedgeredVersion | None:
+        return None
+
+    async def version(self, branch: str, version: int) -> LedgeredVersion:
+        raise NotFound(f"the table has not version {version}", kind="version")
+
+    async def create(
+        self, branch: str, version: int, path: str, size: int | None, v2: bool | None
+    ) -> LedgeredVersion:
+        if self._failure is not None:
+            # The library tries again what it takes for a lost race. Nobody else writes to this table.
+            raise self._failure
+        failpoints.hit("lance_written_before_decide")
+        declare = Declare(self._name, None, self._placed.properties, self._placed.table.id)
+        first = CreateVersion(self._name, version, path, size, {}, v2, branch)
+        try:
+            made = (await self._commits.commit(self._caller, [declare, first])).outcomes[1].version
+        except InverError as error:
+            self._failure = error
+            raise
+        assert made is not None
+        return _ledgered(made)
 
 
 class Session:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -38,7 +38,10 @@ LARGE = 256 * 1024
 DELAY_S = 2.0
 SCAN_S = 30.0
 SCAN_LIMIT = 1_000
-AT_ONCE = 64
+AT_ONCE = 1_000
+"""Manifests that are made durable together."""
+ROWS = 64
+"""In one transaction, which others wait for."""
 DONE_LIMIT = 100_000
 
 Key = tuple[str, str, int]
@@ -146,9 +149,10 @@ class Finalizing:
         for start in range(0, len(placed), AT_ONCE):
             some = placed[start : start + AT_ONCE]
             try:
-                await asyncio.gather(*(self._settle(each) for each in some))
-                await self._store.let_go([each.key for each in some])
-                await asyncio.gather(*(_sweep(each) for each in some))
+                await self._settle(some)
+                for first in range(0, len(some), ROWS):
+                    await self._store.let_go([each.key for each in some[first : first + ROWS]])
+                await _sweep(some)
             except Exception:
                 # The next scan finds them again.
                 self._done.difference_update(each.key for each in some)
@@ -159,16 +163,20 @@ class Finalizing:
         if path.startswith(COPIES):
             await self._manifests.objects(table).delete(path)
 
-    async def _settle(self, placed: Placed) -> None:
-        try:
-            await placed.objects.sync(placed.final)
-        except NotFound:
-            # Clients clean up old versions. Nobody has a reason to take away the newest one.
-            table_id, branch, version = placed.key
-            newest = await self._store.records(table_id, branch, version, LAST_VERSION, 1)
-            data = await self._store.record_data(*placed.key)
-            if data and newest and newest[0].version == version:
-                await placed.objects.put_if_absent(placed.final, data)
+    async def _settle(self, some: Sequence[Placed]) -> None:
+        for objects, placed in _by_table(some):
+            missing = set(await objects.sync_all([each.final for each in placed]))
+            for each in placed:
+                if each.final in missing:
+                    await self._restore(each)
+
+    async def _restore(self, placed: Placed) -> None:
+        """Clients clean up old versions. Nobody has a reason to take away the newest one."""
+        table_id, branch, version = placed.key
+        newest = await self._store.records(table_id, branch, version, LAST_VERSION, 1)
+        data = await self._store.record_data(*placed.key)
+        if data and newest and newest[0].version == version:
+            await placed.objects.put_if_absent(placed.final, data)
 
     async def _scan(self) -> None:
         try:
@@ -233,9 +241,16 @@ async def _copied(objects: ObjectStore, copy: str, final: str) -> bytes:
         return await objects.get(final)
 
 
-async def _sweep(placed: Placed) -> None:
-    for path in placed.strays:
+async def _sweep(some: Sequence[Placed]) -> None:
+    for objects, placed in _by_table(some):
         try:
-            await placed.objects.delete(path, durable=False)
+            await objects.discard([path for each in placed for path in each.strays])
         except InverError:
-            log.info("a staged manifest could not be deleted")
+            log.info("staged manifests could not be deleted")
+
+
+def _by_table(some: Sequence[Placed]) -> Iterable[tuple[ObjectStore, list[Placed]]]:
+    tables: dict[str, tuple[ObjectStore, list[Placed]]] = {}
+    for each in some:
+        tables.setdefault(each.key[0], (each.objects, []))[1].append(each)
+    return tables.values()

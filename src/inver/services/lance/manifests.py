@@ -36,12 +36,15 @@ class Manifests:
         self._newest: dict[str, tuple[int, Manifest]] = {}
 
     def objects(self, table: Table) -> ObjectStore:
+        return self.objects_at(table.location)
+
+    def objects_at(self, location: str) -> ObjectStore:
         """An open store is kept: it knows which of its folders are on disk."""
-        objects = self._stores.get(table.location)
+        objects = self._stores.get(location)
         if objects is None:
             if len(self._stores) >= REMEMBERED:
                 self._stores.clear()
-            objects = self._stores[table.location] = self._open(Location.parse(table.location))
+            objects = self._stores[location] = self._open(Location.parse(location))
         return objects
 
     async def staged(self, table: Table, path: str) -> tuple[bytes, Manifest]:

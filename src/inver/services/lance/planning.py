@@ -85,6 +85,8 @@ class Plan:
         self.planned: dict[int, Planned] = {}
         self.declared: dict[int, Target] = {}
         self.left: dict[int, Target] = {}
+        self.staged: set[tuple[str, str]] = set()
+        """Tables and branches for which somebody has staged manifests."""
 
     def expect(self, items: Sequence[Item]) -> None:
         """Tables that leave later in the batch may lose their newest version on the way."""
@@ -145,7 +147,7 @@ class Plan:
         kind = TableKind.MANAGED if item.location is None else TableKind.EXTERNAL
         if kind is TableKind.EXTERNAL:
             await self._access.require(self._caller, Action.CREATE_EXTERNAL_TABLE, chain, shown)
-        table_id = new_id()
+        table_id = item.table_id or new_id()
         catalog = await self._names.catalog(catalog_name)
         location = self._placement.place(kind, table_id, item.location, catalog, schema)
         by = self._caller.principal.id
@@ -191,6 +193,8 @@ class Plan:
         table, branch, version = target.table, item.branch, item.version
         if not 1 <= version <= LAST_VERSION:
             raise Invalid("version must be at least 1", field="version")
+        if not target.new:
+            self.staged.add((table.id, branch))
         path, v2 = lance.staged_path(item.manifest_path, key_of(table.location), branch, version)
         if item.v2 is not None:
             v2 = item.v2

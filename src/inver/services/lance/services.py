@@ -11,6 +11,7 @@ from inver.ports import LanceEngine, ObjectStore, Store
 from inver.services.access import Access
 from inver.services.cascade import Cascade
 from inver.services.catalogs import Catalogs
+from inver.services.lance.cleaning import Cleaning
 from inver.services.lance.commits import Commits
 from inver.services.lance.data import Data
 from inver.services.lance.finalizing import Finalizing
@@ -46,19 +47,31 @@ class LanceServices:
         read_manifest: Callable[[bytes], Manifest],
         engine: LanceEngine,
         adopt_phantoms: bool,
+        stage_ms: int,
     ) -> None:
         finding = Finding(store, access)
         manifests = Manifests(open_objects, read_manifest)
         self.finalizing = finalizing = Finalizing(store, clock, manifests)
+        self.cleaning = cleaning = Cleaning(store, clock, manifests, stage_ms)
         importing = Importing(store, clock, manifests)
         phantoms = Phantoms(store, clock, manifests, finalizing, adopt_phantoms)
         self.versions = versions = Versions(store, finding, manifests, finalizing, importing)
         self.refs = refs = Refs(store, clock, finding, manifests, versions)
         self.commits = Commits(
-            store, clock, names, access, placement, finding, manifests, finalizing, phantoms, importing
+            store,
+            clock,
+            names,
+            access,
+            placement,
+            finding,
+            manifests,
+            finalizing,
+            phantoms,
+            importing,
+            cleaning,
         )
         self.registering = Registering(store, clock, names, access, placement, manifests, refs, open_objects)
         self.tables = LanceTables(store, access, transactions, catalogs, tables, finding, versions, refs)
-        self.data = Data(finding, versions, self.commits, self.tables, engine)
+        self.data = Data(finding, versions, self.commits, cleaning, engine)
         self.spaces = Spaces(access, catalogs, cascade)
         self.transacting = Transacting(store, access, finding)

@@ -15,9 +15,12 @@ TableId: TypeAlias = tuple[str, ...]
 
 
 class Declare(msgspec.Struct, frozen=True):
+    """`table_id` is given where the place of the table was chosen, and written to, before."""
+
     id: TableId
     location: str | None = None
     properties: dict[str, str] = {}
+    table_id: str | None = None
 
 
 class CreateVersion(msgspec.Struct, frozen=True):
