@@ -213,6 +213,7 @@ def test_an_external_table(place: Place) -> None:
     made = place.post(schema_url(place) + "/tables", body)
     assert "commits" not in made
     assert "latest-table-version" not in made
+    assert "allowed-maintenance-operations" not in made
     metadata = made["metadata"]
     assert metadata["table-type"] == "EXTERNAL"
     protocol = body["protocol"]
@@ -284,6 +285,43 @@ def test_commits_are_told_with_the_table(table: DeltaTable) -> None:
         assert after["metadata"][name] == before[name], name
     assert table.commit(first).status_code == 200
     assert table.load()["latest-table-version"] == 2
+
+
+def test_a_commit_answers_what_loading_would(place: Place, table: DeltaTable) -> None:
+    """Whatever happened to the table since its writer last heard of it."""
+
+    def same(answer: httpx.Response) -> None:
+        assert answer.status_code == 200, answer.text
+        told, loaded = answer.json(), table.load()
+        commits, waiting = told.pop("commits"), loaded.pop("commits")
+        assert told == loaded
+        assert not commits or commits[0]["version"] == told["latest-table-version"]
+        # What was published in between is not told any more.
+        assert commits[: len(waiting)] == waiting
+
+    def legacy(version: int) -> None:
+        staged = table.stage(version, [])
+        info = {key.replace("-", "_"): value for key, value in staged.items()}
+        body = {"table_id": table.id, "table_uri": table.location, "commit_info": info}
+        assert table.http.post("/delta/preview/commits", json=body).status_code == 200
+
+    same(table.commit(table.stage(1, [])))
+    same(table.commit(table.stage(2, [])))
+    same(table.commit(table.stage(3, [])))
+    same(update(table, {"action": "set-table-comment", "comment": "altered, no version"}))
+    same(table.commit(table.stage(4, [])))
+    legacy(5)
+    same(table.commit(table.stage(6, [])))
+    tracked = {"delta.rowTracking": {"rowIdHighWaterMark": 99}}
+    before = table.load()["metadata"]["etag"]
+    same(update(table, {"action": "set-domain-metadata", "updates": tracked}, add_commit(table, 7)))
+    assert table.load()["metadata"]["etag"] == before
+    same(table.commit(table.stage(8, [])))
+    staged = table.stage(9, [])
+    same(table.commit(staged))
+    same(table.commit(staged))
+    same(table.commit(table.stage(10, [])))
+    assert table.load()["metadata"]["properties"]["delta.rowTracking.rowIdHighWaterMark"] == "99"
 
 
 def test_lost_and_early_commits(table: DeltaTable) -> None:
@@ -489,6 +527,22 @@ def test_loading_and_who_may(place: Place, table: DeltaTable) -> None:
     assert kind(reader.post(table.url, json=body)) == (403, "PermissionDeniedException")
     writer = place.visitor("MODIFY")
     assert writer.post(table.url, json=body).json()["latest-table-version"] == 1
+
+
+def test_who_may_maintain_a_table_is_told_what_that_allows(place: Place, table: DeltaTable) -> None:
+    operations = "allowed-maintenance-operations"
+    everything = ["DATA_REORGANIZATION", "DATA_CLEANUP", "METADATA_CLEANUP"]
+    assert table.load()[operations] == everything
+    assert table.commit(table.stage(1, [add_file("a.parquet")])).json()[operations] == everything
+    keeper, reader, writer = (place.visitor(each) for each in ("MAINTAIN", "SELECT", "MODIFY"))
+    for _ in range(2):
+        # The second time all facts are at hand.
+        assert table.load_with(keeper)[operations] == everything
+        assert operations not in table.load_with(reader)
+        assert operations not in table.load_with(writer)
+    grant = {"principal": reader.headers["X-Name"], "add": ["MAINTAIN"], "remove": []}
+    place.send("PATCH", f"/permissions/table/{table.name}", {"changes": [grant]})
+    assert table.load_with(reader)[operations] == everything
 
 
 def test_existing_renaming_and_dropping(place: Place, table: DeltaTable) -> None:

@@ -17,6 +17,7 @@ import msgspec
 
 from inver.domain.governance import Governance
 from inver.domain.idempotency import KeyedRequest
+from inver.domain.runs import Caring
 from inver.domain.shares import Sharing
 from inver.domain.tables import Format, State, TableKind
 
@@ -25,8 +26,25 @@ MAIN = ""
 """The branch that every table has."""
 
 
+class Whole(msgspec.Struct, frozen=True, array_like=True):
+    """A table as one version leaves it, where its format says so. `deletes` are files of deleted rows."""
+
+    files: int | None = None
+    bytes: int | None = None
+    rows: int | None = None
+    deletes: int | None = None
+    deleted_rows: int | None = None
+    snapshots: int | None = None
+    manifests: int | None = None
+
+
 class Counts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one version changed. None means not known; zero is a count."""
+    """What one version changed. None means not known; zero is a count.
+
+    `sizes` are the files and bytes that came or went (below zero), by the bin of their size; None
+    where files came or went and their sizes are not known. `deletes` and `deleted_rows` are by how
+    much the files with deleted rows, and those rows, became more or fewer.
+    """
 
     rows_added: int | None = None
     rows_removed: int | None = None
@@ -34,6 +52,10 @@ class Counts(msgspec.Struct, frozen=True, omit_defaults=True):
     files_removed: int | None = None
     bytes_added: int | None = None
     bytes_removed: int | None = None
+    sizes: tuple[tuple[int, int, int], ...] | None = None
+    deletes: int = 0
+    deleted_rows: int = 0
+    whole: Whole | None = None
 
 
 class CreateCatalog(msgspec.Struct, frozen=True, kw_only=True):
@@ -299,6 +321,7 @@ Operation: TypeAlias = (
     | MoveCursor
     | Governance
     | Sharing
+    | Caring
 )
 
 
@@ -343,12 +366,18 @@ class Result(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """Proof of a decided transaction. `replayed` says that it had been decided before."""
+    """Proof of a decided transaction. `replayed` says that it had been decided before.
+
+    One commit that changed nothing but its table's version says which etag it met there, and up to
+    which version the log of the table was known to go.
+    """
 
     transaction: int
     at: int
     results: tuple[Result, ...]
     replayed: bool = False
+    etag: int | None = None
+    published: int | None = None
 
 
 class Reason(StrEnum):
@@ -359,6 +388,8 @@ class Reason(StrEnum):
     NEWEST_VERSION = "newest-version"
     ETAG_CHANGED = "etag-changed"
     CURSOR_MOVED = "cursor-moved"
+    TABLE_LEASED = "table-leased"
+    LEASE_LOST = "lease-lost"
 
 
 class Winner(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 from urllib.parse import parse_qs
 
 import msgspec
@@ -173,26 +173,32 @@ def decode(body: bytes, decoder: Callable[[bytes], T]) -> T:
         raise Invalid("the JSON body is nested too deeply", field="body") from None
 
 
+Finish: TypeAlias = Callable[[T], "Response | Awaitable[Response]"]
+
+
 class Later(Generic[T]):
     """A future and what makes the response of its result: an answer that needs no task of its own.
 
-    The future may belong to others too, so nobody cancels it for one request.
+    The future may belong to others too, so nobody cancels it for one request. Where more must be
+    waited for, `finish` gives an awaitable.
     """
 
     __slots__ = ("finish", "work")
 
-    def __init__(self, work: asyncio.Future[T], finish: Callable[[T], Response]) -> None:
+    def __init__(self, work: asyncio.Future[T], finish: Finish[T]) -> None:
         self.work = work
         self.finish = finish
 
     def __await__(self) -> Generator[Any, None, Response]:
-        return self.finish((yield from self.work))
+        found = self.finish((yield from self.work))
+        return found if isinstance(found, Response) else (yield from found.__await__())
 
 
-def then(work: Awaitable[T], finish: Callable[[T], Response]) -> Awaitable[Response]:
+def then(work: Awaitable[T], finish: Finish[T]) -> Awaitable[Response]:
     """`finish` applied to the outcome of `work`."""
     return Later(work, finish) if isinstance(work, asyncio.Future) else _then(work, finish)
 
 
-async def _then(work: Awaitable[T], finish: Callable[[T], Response]) -> Response:
-    return finish(await work)
+async def _then(work: Awaitable[T], finish: Finish[T]) -> Response:
+    found = finish(await work)
+    return found if isinstance(found, Response) else await found

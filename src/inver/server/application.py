@@ -206,7 +206,7 @@ class Pending:
         self._response: Response | None = None
         self._reply: Callable[[Response], None] | None = None
         self._work: asyncio.Future[Any]
-        self._finish: Callable[[Any], Response] | None = None
+        self._finish: Callable[[Any], Response | Awaitable[Response]] | None = None
         if isinstance(work, Later):
             self._work, self._finish = work.work, work.finish
         else:
@@ -252,11 +252,17 @@ class Pending:
             except Exception as error:
                 outcome = error.with_traceback(None)
         if isinstance(outcome, Stale):
-            self._finish = None
-            self._work = asyncio.ensure_future(self._application.decide_again(self._entry, self.request))
-            self._work.add_done_callback(self._finished)
-            return
-        self._settle_with(outcome)
+            self._go_on(self._application.decide_again(self._entry, self.request))
+        elif isinstance(outcome, Response | Exception):
+            self._settle_with(outcome)
+        else:
+            self._go_on(outcome)
+
+    def _go_on(self, work: Awaitable[Response]) -> None:
+        """What is waited for now belongs to this request alone."""
+        self._finish = None
+        self._work = asyncio.ensure_future(work)
+        self._work.add_done_callback(self._finished)
 
     def _settle_with(self, outcome: Response | Exception) -> None:
         application, entry = self._application, self._entry

@@ -48,13 +48,14 @@ WITH req AS MATERIALIZED (
     UPDATE tables t SET version = r.version, updated_by = r.by_id,
         updated_at = GREATEST(t.updated_at, r.at), state = 'live'
     FROM req r JOIN won USING (grp) WHERE t.id = r.table_id
-    RETURNING r.n, t.updated_at AS at
+    RETURNING r.n, t.updated_at AS at, t.etag, t.published
 ), taken AS (
     UPDATE event_head SET seq = seq + (SELECT count(*) FROM moved)
     WHERE id = 1 AND EXISTS (SELECT 1 FROM moved) RETURNING seq
 ), numbered AS MATERIALIZED (
     SELECT r.n, r.grp, r.table_id, r.version, r.token, r.operation, r.payload, r.counts, r.data, r.by_id,
-        m.at, taken.seq - (SELECT count(*) FROM moved) + row_number() OVER (ORDER BY r.n) AS seq
+        m.at, m.etag, m.published,
+        taken.seq - (SELECT count(*) FROM moved) + row_number() OVER (ORDER BY r.n) AS seq
     FROM moved m JOIN req r ON r.n = m.n CROSS JOIN taken
 ), final AS MATERIALIZED (
     SELECT *, min(seq) OVER (PARTITION BY grp) AS txn FROM numbered
@@ -64,17 +65,18 @@ WITH req AS MATERIALIZED (
 ), told AS (
     INSERT INTO events SELECT seq, txn, at, by_id, '{COMMITTED}', table_id, version, data FROM final
 )
-SELECT grp, txn, at FROM final UNION ALL SELECT -1, epoch, 0 FROM fence"""
+SELECT grp, txn, at, etag, published FROM final UNION ALL SELECT -1, epoch, 0, 0, 0 FROM fence"""
 
 # The same for a batch of one, which has no order and no groups to keep.
 DECIDE_ONE = f"""
 WITH fence AS MATERIALIZED (
     SELECT epoch FROM access_epoch WHERE id = 1
 ), moved AS (
-    UPDATE tables SET version = $2, updated_by = $8, updated_at = GREATEST(updated_at, $9), state = 'live'
-    WHERE id = $1 AND version = $2 - 1 AND state IN ('live', 'declared')
+    UPDATE tables SET version = $2::bigint, updated_by = $8, state = 'live',
+        updated_at = GREATEST(updated_at, $9::bigint)
+    WHERE id = $1 AND version = $2::bigint - 1 AND state IN ('live', 'declared')
         AND ($10::bigint IS NULL OR $10 = (SELECT epoch FROM fence))
-    RETURNING updated_at AS at
+    RETURNING updated_at AS at, etag, published
 ), taken AS (
     UPDATE event_head SET seq = seq + 1 WHERE id = 1 AND EXISTS (SELECT 1 FROM moved) RETURNING seq
 ), kept AS (
@@ -82,7 +84,7 @@ WITH fence AS MATERIALIZED (
 ), told AS (
     INSERT INTO events SELECT seq, seq, at, $8, '{COMMITTED}', $1, $2, $7 FROM moved, taken
 )
-SELECT 0, seq, at FROM moved, taken UNION ALL SELECT -1, epoch, 0 FROM fence"""
+SELECT 0, seq, at, etag, published FROM moved, taken UNION ALL SELECT -1, epoch, 0, 0, 0 FROM fence"""
 
 # A second look, in a snapshot of its own: the rows that beat us may have been committed after
 # the deciding statement had started.
@@ -171,6 +173,15 @@ def statement(batch: Sequence[Waiting]) -> tuple[str, list[Any]]:
     if len(rows) == 1:
         return DECIDE_ONE, list(rows[0][1:])
     return DECIDE, [list(column) for column in zip(*rows, strict=True)]
+
+
+def won(item: Waiting, row: Sequence[Any]) -> Receipt:
+    """From the row of `DECIDE`; where a transaction has several tables, nobody asks how it met them."""
+    _, number, at, etag, published = row
+    if len(item.appends) > 1:
+        return receipt(item, number, at)
+    op = item.appends[0]
+    return Receipt(number, at, (Result(op.table_id, op.version),), False, etag, published)
 
 
 def receipt(item: Waiting, number: int, at: int, replayed: bool = False) -> Receipt:

@@ -233,7 +233,7 @@ class PostgresStore(SqlStore):
                     else:
                         losers.append(each)
                 continue
-            _settle(item, batches.receipt(item, row[1], row[2]))
+            _settle(item, batches.won(item, row))
             for op in item.appends:
                 winner = Winner(op.version, op.token, row[1], row[2], item.transaction.by)
                 self._recent.note(op.table_id, winner)

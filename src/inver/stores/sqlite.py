@@ -62,7 +62,8 @@ _PRAGMAS = (
 )
 # Times of one table never go back: behind a clock that did, the full rules decide.
 _ADVANCE = """UPDATE tables SET version = ?2, updated_at = ?3, updated_by = ?4
-    WHERE id = ?1 AND version = ?2 - 1 AND state = 'live' AND updated_at <= ?3"""
+    WHERE id = ?1 AND version = ?2 - 1 AND state = 'live' AND updated_at <= ?3
+    RETURNING etag, published"""
 
 
 class _Item:
@@ -271,7 +272,8 @@ class SqliteStore(SqlStore):
         at = transaction.at
         execute = self._writer.execute
         by = transaction.by
-        if execute(_ADVANCE, (op.table_id, op.version, at, by)).rowcount != 1:
+        moved = execute(_ADVANCE, (op.table_id, op.version, at, by)).fetchall()
+        if not moved:
             return False
         self._seq = seq = self._seq + 1
         execute(
@@ -282,7 +284,7 @@ class SqliteStore(SqlStore):
             journal.INSERT_COMMIT,
             (op.table_id, "", op.version, at, by, op.operation, op.token, seq, op.payload, op.counts),
         )
-        item.outcome = Receipt(seq, at, (Result(op.table_id, op.version),))
+        item.outcome = Receipt(seq, at, (Result(op.table_id, op.version),), False, *moved[0])
         self._recent.note(op.table_id, Winner(op.version, op.token, seq, at, by))
         return True
 

@@ -63,16 +63,21 @@ class LoadedTables:
             self._written[table.id] = snapshot.definition, metadata, uniform
         if tail is None:
             return b'{"metadata":%b,"updated-time":%d}%b}' % (metadata, table.updated_at, uniform)
-        return b'{"metadata":%b,"updated-time":%d},"commits":%b,"latest-table-version":%d%b}' % (
+        return b'{"metadata":%b,"updated-time":%d},"commits":%b,"latest-table-version":%d%b%b}' % (
             metadata,
             table.updated_at,
             _kebab(tail.commits),
             tail.latest,
             uniform,
+            _MAINTENANCE if snapshot.maintained else b"",
         )
 
 
 WRITTEN_LIMIT = 4_096
+# Without these, clients leave to the catalog what is not plain reading and writing.
+_MAINTENANCE = b',"allowed-maintenance-operations":' + encode(
+    ["DATA_REORGANIZATION", "DATA_CLEANUP", "METADATA_CLEANUP"]
+)
 _NOTHING: tuple[Definition | None, bytes, bytes] = (None, b"", b"")
 
 

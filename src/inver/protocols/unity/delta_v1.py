@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from contextlib import AbstractAsyncContextManager
 
 import msgspec
 
 from inver.domain import delta
+from inver.domain.ledger import Receipt
 from inver.domain.tables import Format, Table, TableKind
 from inver.errors import Invalid, NotFound, OutcomeUnknown, PreconditionFailed
-from inver.protocols.http import Request, Response, Route
+from inver.protocols.http import Request, Response, Route, then
 from inver.protocols.unity import columns as cols
 from inver.protocols.unity import delta_answers as answers
 from inver.protocols.unity import delta_wire as wire
 from inver.protocols.unity.coding import caller, decode, ok, required, secret
 from inver.protocols.unity.credentials import table_access
-from inver.protocols.unity.delta_updates import read_update
+from inver.protocols.unity.delta_updates import Updating, read_update
 from inver.protocols.unity.locating import Locating
 from inver.services import intents as ask
 from inver.services.catalogs import Catalogs
+from inver.services.context import Caller
 from inver.services.credentials import Credentials, PathUse
 from inver.services.delta.tables import DeltaTables
-from inver.services.delta.types import Loaded, NewTable, Snapshot
+from inver.services.delta.types import Loaded, NewTable, Proposal, Snapshot
 from inver.services.names import TableRef
 from inver.services.tables import Tables
 from inver.services.transactions import Transactions
@@ -102,7 +105,7 @@ class DeltaRoutes:
         make = self._finish if body.table_type == TableKind.MANAGED else self._register
         async with self._inside(request):
             loaded = await make(request, body, columns)
-        return self._answer(await self._delta.changed_snapshot(loaded.table.id))
+        return self._answer(await self._delta.changed_snapshot(caller(request), loaded.table.id))
 
     async def _register(self, request: Request, body: wire.Create, columns: list[cols.Column]) -> Loaded:
         return await self._delta.register(
@@ -148,19 +151,34 @@ class DeltaRoutes:
             async with self._inside(request):
                 raise
 
-    async def update(self, request: Request) -> Response:
+    def update(self, request: Request) -> Awaitable[Response]:
         asks = caller(request)
         update = read_update(decode(request, _update))
-        if update.is_plain and self._delta.is_known_as(asks, update.uuid, request.args):
-            proposal = update.plain_proposal()
-        else:
-            table = await self._table(request)
-            if table.id != update.uuid:
-                raise PreconditionFailed(f"the name stands for the table {table.id} now")
-            proposal = update.proposal(table)
+        if not update.is_plain or not self._delta.is_known_as(asks, update.uuid, request.args):
+            return self._updated(request, asks, update)
+        proposal = update.plain_proposal()
+        if not self._delta.follows(proposal):
+            return self._proposed(asks, proposal)
+
+        def finish(receipt: Receipt | None) -> Response | Awaitable[Response]:
+            after = self._delta.followed(asks, proposal, receipt)
+            return self._changed(asks, proposal.table_id) if after is None else self._answer(after)
+
+        return then(self._delta.propose(asks, proposal), finish)
+
+    async def _updated(self, request: Request, asks: Caller, update: Updating) -> Response:
+        table = await self._table(request)
+        if table.id != update.uuid:
+            raise PreconditionFailed(f"the name stands for the table {table.id} now")
+        return await self._proposed(asks, update.proposal(table))
+
+    async def _proposed(self, asks: Caller, proposal: Proposal) -> Response:
         await self._delta.propose(asks, proposal)
+        return await self._changed(asks, proposal.table_id)
+
+    async def _changed(self, asks: Caller, table_id: str) -> Response:
         try:
-            return self._answer(await self._delta.changed_snapshot(update.uuid))
+            return self._answer(await self._delta.changed_snapshot(asks, table_id))
         except NotFound:
             # It is applied; to say that the table is not there would say that it is not.
             raise OutcomeUnknown("the update is applied, and the table was dropped after it") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from hashlib import sha256
 
 import msgspec
@@ -15,11 +16,12 @@ from inver.domain.ledger import Receipt, Transaction, Work
 from inver.domain.locations import Location
 from inver.domain.names import check_name, dotted, path_key
 from inver.domain.tables import Format, State, Table, TableKind, is_managed_delta
-from inver.errors import AlreadyExists, Forbidden, Invalid, NotFound, Unavailable
+from inver.errors import AlreadyExists, Forbidden, Invalid, NotFound, Stale, Unavailable
 from inver.ids import new_id
 from inver.ports import FullTable, LogTail, ObjectStore, Store
 from inver.services.access import Access, missing
 from inver.services.context import Caller
+from inver.services.delta.chains import Chains
 from inver.services.delta.commits import Commits, require_location
 from inver.services.delta.first_version import description, first_head, first_payload
 from inver.services.delta.reports import check_report
@@ -71,6 +73,7 @@ class DeltaTables:
         self._summarize = summarize
         self._stage_ms = stage_ms
         self._definitions: dict[str, Definition] = {}
+        self._chains = Chains()
 
     # --- creation ---
 
@@ -196,13 +199,33 @@ class DeltaTables:
         if found is None:
             raise missing("table", dotted(name))
         await self._require_load(caller, found, dotted(name))
-        return await self._snapshot(found)
+        return await self._snapshot(found, await self._may_maintain(caller, found.table))
 
-    async def changed_snapshot(self, table_id: str) -> Snapshot:
+    async def changed_snapshot(self, caller: Caller, table_id: str) -> Snapshot:
+        """The same of what the caller has just made of a table, whose success no further look may undo."""
         found = await self._store.tail(table_id, 0, LAST_VERSION)
         if found is None:
             raise missing("table", table_id)
-        return await self._snapshot(found)
+        maintained = False
+        with suppress(Stale):
+            maintained = await self._may_maintain(caller, found.table)
+        snapshot = await self._snapshot(found, maintained)
+        self._chains.begin(snapshot)
+        return snapshot
+
+    def follows(self, proposal: Proposal) -> bool:
+        """Whether the table after this commit will be known without a look; it seldom is not, then."""
+        info = proposal.info
+        return info is not None and self._chains.expects(proposal.table_id, info.version)
+
+    def followed(self, caller: Caller, proposal: Proposal, receipt: Receipt | None) -> Snapshot | None:
+        """The table as this commit left it; None when it must be looked at."""
+        if receipt is None or receipt.replayed or proposal.info is None:
+            return None
+        after = self._chains.extend(proposal.table_id, _encode(proposal.info), receipt)
+        if after is None or not self._access.permitted(caller, Action.MAINTAIN, proposal.table_id):
+            return after
+        return msgspec.structs.replace(after, maintained=True)
 
     async def tail(
         self, caller: Caller, table_id: str, location: str | None, first: int, last: int | None
@@ -293,7 +316,18 @@ class DeltaTables:
         chain = await self._access.table_chain(caller, table)
         await self._access.require(caller, Action.LOAD, chain, shown)
 
-    async def _snapshot(self, found: LogTail) -> Snapshot:
+    async def _may_maintain(self, caller: Caller, table: Table) -> bool:
+        if not is_managed_delta(table):
+            return False
+        if self._access.permitted(caller, Action.MAINTAIN, table.id):
+            return True
+        if self._access.permitted(caller, Action.LOAD, table.id):
+            # Every fact is at hand, so it is not the lack of one that has spoken.
+            return False
+        chain = await self._access.table_chain(caller, table)
+        return await self._access.permits(caller, Action.MAINTAIN, chain)
+
+    async def _snapshot(self, found: LogTail, maintained: bool) -> Snapshot:
         for _ in range(TRIES):
             definition = self._definitions.get(found.table.id)
             if definition is None or not definition.is_of(found.table):
@@ -301,7 +335,7 @@ class DeltaTables:
                 self._remember(found.table.id, definition)
             if definition.is_of(found.table):
                 tail = Tail(found.commits, found.table.version) if definition.head.managed else None
-                return Snapshot(found.table, definition, tail)
+                return Snapshot(found.table, definition, tail, maintained)
             again = await self._store.tail(found.table.id, 0, LAST_VERSION)
             if again is None:
                 raise missing("table", found.table.name)

@@ -98,12 +98,14 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 class Snapshot(msgspec.Struct, frozen=True):
     """A table for its readers. `tail` is None when the catalog does not manage it.
 
-    The definition is the same object until it changes, so what is made of it can be kept with it.
+    `maintained` says that who asks may maintain the table. The definition is the same object until it
+    changes, so what is made of it can be kept with it.
     """
 
     table: Table
     definition: Definition
     tail: Tail | None
+    maintained: bool = False
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
