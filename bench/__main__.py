@@ -13,7 +13,19 @@ from pathlib import Path
 
 import msgspec
 
-from bench import access, iceberg, iceberg_decide, lance, ledger, listing, peers, sharing, unity
+from bench import (
+    access,
+    care_plan,
+    care_rewrite,
+    iceberg,
+    iceberg_decide,
+    lance,
+    ledger,
+    listing,
+    peers,
+    sharing,
+    unity,
+)
 from bench.ledger import Options
 from bench.machine import child_named, describe
 from bench.results import Load, Results, show
@@ -36,6 +48,8 @@ PARTS = (
     "access",
     "listing",
     "sharing",
+    "care-plan",
+    "care-rewrite",
 )
 
 
@@ -83,6 +97,12 @@ class Run:
         if "sharing" in self.chosen:
             say(f"sharing: a table of {sharing.FILES:,} files, {sharing.COMMITS:,} commits")
             self.results.sharing = sharing.run()
+        if "care-plan" in self.chosen:
+            say(f"care: a plan over {care_plan.TABLES:,} tables")
+            self.results.care_plan = care_plan.run()
+        if "care-rewrite" in self.chosen:
+            say(f"care: {care_rewrite.FILES} files of {care_rewrite.ROWS:,} rows written again")
+            self.results.care_rewrite = care_rewrite.run()
         self.results.judge()
 
     def _store(self, store: str) -> None:

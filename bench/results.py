@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from bench import listing
+from bench import care_plan, listing
 from bench.load import Outcome
 
 
@@ -120,6 +120,8 @@ class Results(msgspec.Struct):
     access: dict[str, Any] = {}
     listing: dict[str, Any] = {}
     sharing: dict[str, Any] = {}
+    care_plan: dict[str, Any] = {}
+    care_rewrite: dict[str, Any] = {}
     limits: list[Limit] = []
 
     def load(self, subject: str, connections: int) -> Load | None:
@@ -224,6 +226,12 @@ def limits(results: Results) -> Iterator[Limit]:
         name = f"a page of {results.listing['tables']:,} tables, slowest median"
         yield Limit(name, listing.slowest(results.listing), listing.BOUND_MS, "ms")
     yield from sharing_limits(results)
+    if results.care_plan:
+        name = f"care: a plan over {results.care_plan['tables']:,} tables"
+        yield Limit(name, care_plan.slowest(results.care_plan), care_plan.BOUND_S, "s")
+    for way, bound in results.care_rewrite.get("bounds", {}).items():
+        name = f"care: compaction beside {way}"
+        yield Limit(name, results.care_rewrite[f"times_{way}"], bound, "x", at_least=True)
     for memory in results.memory:
         yield Limit(f"{memory.subject}: memory after {memory.commits} commits", memory.mb, 60.0, "MB")
 

@@ -11,8 +11,9 @@ import msgspec
 import pytest
 
 from inver.domain import governance as g
-from inver.domain import ledger
+from inver.domain import ledger, runs
 from inver.domain import shares as sh
+from inver.domain.care import Job, Outcome, Result
 from inver.domain.governance import MAX_GROUP_DEPTH, MAX_LIVE_SECRETS
 from inver.domain.grants import Privilege
 from inver.domain.ledger import Operation, Receipt
@@ -516,6 +517,8 @@ class Scene:
         self.bare = self.empty = self.table = self.dropped = self.staged = ""
         self.share, self.item, self.partner, self.other = (new_id() for _ in range(4))
         self.activation = ""
+        self.run = new_id()
+        self.cared = ""
 
     async def set(self) -> Scene:
         book = self.book
@@ -525,6 +528,7 @@ class Scene:
         self.empty = await book.create_schema("empty")
         self.table, self.dropped = await book.create_table("orders"), await book.create_table("dropped")
         self.staged = await book.create_table("staged", state=State.STAGED, version=-1)
+        self.cared = await book.create_table("cared")
         made_token, made_secret = token(self.ada), secret(self.ada)
         self.token, self.secret = made_token.id, made_secret.id
         made_activation = activation(self.partner)
@@ -542,6 +546,8 @@ class Scene:
             sh.CreateRecipient(id=self.other, name="other", kind=sh.RecipientKind.TOKEN),
             sh.GrantShare(share_id=self.share, recipient_id=self.partner),
             made_activation,
+            runs.StartRun(id=self.run, table_id=self.table, job=Job.VACUUM, worker="w"),
+            runs.SetCarePolicy(securable_id=self.table, kind=SecurableKind.TABLE, policy=runs.NO_POLICY),
         )
         return self
 
@@ -669,6 +675,21 @@ MOVES: dict[str, tuple[Callable[[Scene], Operation], bool]] = {
         lambda s: sh.RecordAccess(recipient_id=s.partner, share_id=s.share, subject=s.table, action="query"),
         False,
     ),
+    "a table is cared for": (
+        lambda s: runs.StartRun(id=new_id(), table_id=s.cared, job=Job.VACUUM, worker="w"),
+        False,
+    ),
+    "care ends": (
+        lambda s: runs.FinishRun(id=s.run, result=Result(outcome=Outcome.DONE)),
+        False,
+    ),
+    "a policy of care is set": (
+        lambda s: runs.SetCarePolicy(
+            securable_id=s.book.catalog, kind=SecurableKind.CATALOG, policy=runs.NO_POLICY
+        ),
+        False,
+    ),
+    "a policy of care is dropped": (lambda s: runs.DropCarePolicy(securable_id=s.table), False),
     "a principal is made": (
         lambda s: g.CreatePrincipal(id=new_id(), name="new", kind=PrincipalKind.USER),
         False,

@@ -10,9 +10,9 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from inver.domain import ledger
+from inver.domain import care, ledger, runs
 from inver.domain.ledger import Operation, Receipt, Result, Work
-from inver.domain.securables import MAX_SCHEMA_DEPTH, Catalog, Schema
+from inver.domain.securables import MAX_SCHEMA_DEPTH, Catalog, Schema, SecurableKind
 from inver.domain.tables import Format, State, TableDetails, TableKind
 from inver.errors import AlreadyExists, Conflict, Invalid, NotEmpty, NotFound, PreconditionFailed, Refused
 from inver.ids import new_id
@@ -561,6 +561,7 @@ class World:
         self.book = book
         self.empty = self.outer = self.inner = self.bare = ""
         self.orders = self.taken = self.gone = self.burnt = self.staged = self.stranded = ""
+        self.ended = ""
 
     async def build(self) -> World:
         book = self.book
@@ -589,6 +590,10 @@ class World:
             ledger.DropSchema(id=lost),
             ledger.MoveCursor(name="c", expect=None, value="1"),
         )
+        ended = care_of(self.orders)
+        self.ended = ended.id
+        beaten = care.Result(outcome=care.Outcome.LOST)
+        await book.decide(ended, runs.FinishRun(id=ended.id, result=beaten), care_of(self.orders))
         return self
 
     def rename(self, table: str, **fields: Any) -> ledger.RenameTable:
@@ -726,7 +731,25 @@ REFUSALS: dict[str, tuple[type[Refused], Callable[[World], Operation]]] = {
         Conflict,
         lambda w: ledger.MoveCursor(name="d", expect="1", value="2"),
     ),
+    "care for no table": (NotFound, lambda w: care_of(ABSENT)),
+    "care for a dropped table": (NotFound, lambda w: care_of(w.gone)),
+    "care for a table that is cared for": (Conflict, lambda w: care_of(w.orders)),
+    "end no run": (NotFound, lambda w: care_ended(ABSENT)),
+    "end a run otherwise": (Conflict, lambda w: care_ended(w.ended)),
+    "a policy of nothing": (
+        NotFound,
+        lambda w: runs.SetCarePolicy(securable_id=ABSENT, kind=SecurableKind.CATALOG, policy=runs.NO_POLICY),
+    ),
+    "drop no policy": (NotFound, lambda w: runs.DropCarePolicy(securable_id=w.orders)),
 }
+
+
+def care_of(table: str) -> runs.StartRun:
+    return runs.StartRun(id=new_id(), table_id=table, job=care.Job.COMPACT, worker="w")
+
+
+def care_ended(run: str) -> runs.FinishRun:
+    return runs.FinishRun(id=run, result=care.Result(outcome=care.Outcome.DONE))
 
 
 async def test_a_refused_transaction_leaves_nothing(book: Book):
@@ -768,7 +791,8 @@ async def test_a_refused_transaction_leaves_no_gap(book: Book):
 
 async def test_every_operation_that_can_be_refused_is_in_the_list(book: Book):
     world = await World(book).build()
-    known = {kind for kind in get_args(ledger.Operation) if kind.__module__ == ledger.__name__}
+    modules = (ledger.__name__, runs.__name__)
+    known = {kind for kind in get_args(ledger.Operation) if kind.__module__ in modules}
     assert {type(operation(world)) for _, operation in REFUSALS.values()} == known
 
 

@@ -8,7 +8,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from inver.cli.main import main, parser
 from inver.cli.tree import Command, tree
 from inver.client import Client, securable
 from tests.fixtures.server import InverServer, migrate, running_inver
+from tests.fixtures.waiting import PATIENCE_S, eventually
 
 TOP = tree(parser())
 COMMANDS = list(TOP.walk())
@@ -156,17 +156,14 @@ def test_examples_of_serve(line: str, tmp_path: Path, request: pytest.FixtureReq
             stderr=out,
         )
     try:
-        deadline = time.monotonic() + 30
         written = [home / "server.json", *([tmp_path / "ready.json"] if "--ready-file" in line else [])]
-        while not all(path.exists() for path in written):
-            assert process.poll() is None, (tmp_path / "out").read_text()
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        eventually(lambda: all(path.exists() for path in written) or process.poll() is not None)
+        assert process.poll() is None, (tmp_path / "out").read_text()
         if "--ready-file" in line:
             assert (tmp_path / "ready.json").read_bytes() == (home / "server.json").read_bytes()
     finally:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE_S) == 0
     assert not (home / "server.json").exists()
 
 
@@ -185,6 +182,9 @@ def test_examples_of_migrate(postgres_url: str, tmp_path: Path) -> None:
         assert "schema version" in done.stdout
 
 
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.timeout(300)
 def test_examples_of_demo(tmp_path: Path) -> None:
     (line,) = examples_of("demo")
     done = subprocess.run(
@@ -193,9 +193,10 @@ def test_examples_of_demo(tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
     )
     assert done.returncode == 0, done.stderr
     assert "one transaction moved three tables of three formats" in done.stdout
     assert "orders stayed at version 1" in done.stdout
+    assert re.search(r"compact +done in .*: files 200 -> 1", done.stdout)
     assert list(tmp_path.iterdir()) == []

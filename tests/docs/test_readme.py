@@ -14,10 +14,12 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.clients import Client, ClientMissing, client
+from tests.fixtures.delta_writers import Writer, new_table
 from tests.fixtures.iceberg_clients import make_catalog
 from tests.fixtures.jvm import JvmMissing, jars
 from tests.fixtures.server import InverServer, running_inver
 from tests.fixtures.spark import spark_session
+from tests.fixtures.unity import Place
 
 README = Path(__file__).parents[2] / "README.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -62,6 +64,7 @@ def test_every_block_is_of_a_kind_that_is_run() -> None:
         "properties",
         "sh",
         "python",
+        "sh",
     ]
 
 
@@ -133,3 +136,20 @@ def test_sharing(tmp_path: Path) -> None:
         assert "granted partners to acme" in run(started, shell(BLOCKS[5][1]))
         read = program(sharing, BLOCKS[6][1], tmp_path / "read.py")
         assert run(started, read).split() == ["2", "rows,", "2", "changes"]
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_care(tmp_path: Path) -> None:
+    with running_inver(tmp_path / ".inver") as started:
+        place = Place(started)
+        writer = Writer(new_table(place))
+        for number in range(200):
+            writer.refresh()
+            writer.append([number])
+        told = run(started, shell(BLOCKS[7][1].replace("main.sales.clicks", writer.table.name)))
+        assert "compact done" in " ".join(told.split())
+        assert writer.rows() == dict.fromkeys(range(200), 0)
+        assert len(writer.files) == 1
+        place.close()

@@ -90,6 +90,7 @@ def there(server: InverServer) -> dict[str, str]:
         "tokens": token["id"],
         "transactions": "1",
         "secrets": found["id"],
+        "runs": found["id"],
     }
 
 

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import msgspec
 import pytest
 
@@ -32,6 +33,7 @@ def test_real_answers_are_as_documented(api, server):
         _identity(journey)
         _privileges(journey)
         _sharing(journey)
+        _care(journey, server)
         _feed(journey)
         _endings(journey, table_id)
         assert api.operations.keys() - journey.seen == set()
@@ -147,6 +149,41 @@ def _sharing(journey: Journey) -> None:
     journey.done("drop_recipient")
 
 
+def _care(journey: Journey, server: InverServer) -> None:
+    field = {"id": 1, "name": "id", "required": False, "type": "long"}
+    asked = {"name": "visits", "schema": {"type": "struct", "fields": [field]}}
+    place = f"{server.url}/iceberg/v1/main/namespaces/sales/tables"
+    httpx.post(place, json=asked, headers=server.headers).raise_for_status()
+    visits = ("main", "sales", "visits")
+    asked = {"table": {"name": visits}, "job": "expire", "worker": "w", "options": {"snapshot_hours": 48}}
+    ticket = journey.done("start_care", json=asked)
+    assert (ticket["format"], ticket["options"]) == ("ICEBERG", {"snapshot_hours": 48})
+    problem = journey.refused(409, "start_care", json=asked)
+    assert problem["conflicts"][0]["reason"] == "table-leased"
+    journey.done("care_heartbeat", ticket["run_id"])
+    journey.done("finish_care", ticket["run_id"])
+    assert journey.done("next_care") == {"ticket": None}
+    journey.refused(404, "care_heartbeat")
+    journey.refused(409, "care_heartbeat", ticket["run_id"])
+    (run,) = journey.done("list_runs")["runs"]
+    assert journey.done("table_runs", *visits)["runs"] == [run]
+    assert (run["state"], run["result"]["outcome"]) == ("finished", "done")
+    page = journey.done("list_care", params={"catalog": "main", "max_results": "1"})
+    journey.done("list_care", params={"page_token": page["next_page_token"]})
+    journey.done("plan_care", params={"budget_seconds": "60"})
+    journey.done("set_catalog_policy")
+    journey.done("catalog_policy")
+    short = {"options": {"retention_hours": 1}}
+    assert journey.refused(400, "set_table_policy", *visits, json=short)["field"] == "options.retention_hours"
+    journey.done("set_table_policy", *visits, json={"jobs": ["compact"]})
+    journey.done("table_policy", *visits)
+    shown = journey.done("get_care", *visits)
+    assert (shown["policy"]["jobs"], shown["policy"]["options"]) == (["compact"], {"retention_hours": 336})
+    journey.done("drop_table_policy", *visits)
+    journey.done("drop_catalog_policy")
+    assert journey.done("scheduler")["state"] == "off"
+
+
 def _feed(journey: Journey) -> None:
     events = journey.done("list_events", params={"limit": "1000"})
     assert len(events["events"]) > 20
@@ -158,7 +195,7 @@ def _feed(journey: Journey) -> None:
 def _endings(journey: Journey, table_id: str) -> None:
     journey.done("remove_member")
     journey.done("delete_principal")
-    for table in ("orders", "last", "second", "third"):
+    for table in ("orders", "last", "second", "third", "visits"):
         journey.done("drop_table", "main", "sales", table)
     journey.done("drop_schema", "main", "sales\x1feu")
     journey.refused(404, "get_table_by_id", table_id)

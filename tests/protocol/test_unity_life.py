@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -15,10 +14,10 @@ from tests.fixtures.cli import Shell
 from tests.fixtures.delta import DeltaTable, add_file
 from tests.fixtures.server import InverServer, new_database, running_inver
 from tests.fixtures.unity import Place, code, first_actions, kind, proposal
+from tests.fixtures.waiting import eventually
 
 BACKENDS = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
 WRITERS = 12
-PATIENCE_S = 20
 INVALID = (400, "INVALID_PARAMETER_VALUE")
 INVALID_V1 = (400, "InvalidParameterValueException")
 
@@ -37,7 +36,7 @@ def hasty_inver(
     """A server that believes its writers and soon gives up what nobody needs."""
     env = {
         "INVER_DELTA__VERIFY_COMMITS": "false",
-        "INVER_DELTA__STAGE": "2s",
+        "INVER_DELTA__STAGE": "4s",
         "INVER_TABLES__HOLD": "3s",
     }
     home = tmp_path_factory.mktemp("hasty") / "home"
@@ -59,11 +58,11 @@ def history(place: Place, table: DeltaTable) -> list[dict[str, Any]]:
     return commits
 
 
-def until(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
+def await_purge(table: DeltaTable) -> None:
+    eventually(
+        lambda: not any(each.is_file() for each in table.folder.rglob("*")),
+        lambda: "its files are still there",
+    )
 
 
 # --- crowds ---
@@ -187,6 +186,9 @@ def test_what_a_commit_changes_is_counted_from_its_file(place: Place) -> None:
     replaced = table.stage(2, [*first_actions(table)[1:], *removals, add_file("c", 70, 2)], "REPLACE TABLE")
     table.commit(replaced).raise_for_status()
     newest, appended, created = history(place, table)
+    for commit, files, total in ((created, 3, 30), (appended, 2, 1500), (newest, -4, -1460)):
+        sizes = commit["counts"].pop("sizes")
+        assert [sum(column) for column in zip(*sizes, strict=True)][1:] == [files, total]
     assert created["counts"] == counts(rows=(15, 0), files=(3, 0), bytes_=(30, 0))
     assert appended["counts"] == counts(rows=(15, 0), files=(2, 0), bytes_=(1500, 0))
     assert newest["counts"] == counts(rows=(2, 30), files=(1, 5), bytes_=(70, 1530))
@@ -288,7 +290,7 @@ def test_a_staged_table_that_nobody_finishes_is_cleaned_up(hasty: Place) -> None
     table = hasty.staged("left")
     done = hasty.table("kept")
     (table.folder / "part.parquet").write_bytes(b"rows")
-    until(lambda: not any(each.is_file() for each in table.folder.rglob("*")), "its files are still there")
+    await_purge(table)
     answer = hasty.admin.post("/tables", json=hasty.creation(table))
     assert code(answer) == (404, "TABLE_DOES_NOT_EXIST")
     credentials = {"table_id": table.id, "operation": "READ_WRITE"}
@@ -300,24 +302,25 @@ def test_a_staged_table_that_nobody_finishes_is_cleaned_up(hasty: Place) -> None
 
 
 def test_a_dropped_table_comes_back_until_its_time_is_over(hasty: Place) -> None:
-    table = hasty.table("back")
+    table, other = hasty.table("back"), hasty.table("other")
     table.append(1, add_file("a"))
-    assert hasty.send("DELETE", f"/tables/{table.name}") == {}
-    assert code(hasty.admin.get(f"/tables/{table.name}")) == (404, "TABLE_DOES_NOT_EXIST")
-    assert kind(hasty.admin.get(table.url)) == (404, "NoSuchTableException")
-    late = table.commit(table.stage(2, []))
-    assert kind(late) == (404, "NoSuchTableException")
-    assert code(hasty.admin.post("/delta/commit", json=proposal(table, 2))) == (404, "TABLE_DOES_NOT_EXIST")
     with hasty.server.client() as management:
+        assert hasty.send("DELETE", f"/tables/{table.name}") == {}
         management.post(f"/tables/{table.id}/undrop", json={}).raise_for_status()
     assert table.load()["latest-table-version"] == 1
     table.append(2, add_file("b"))
-    time.sleep(4)
+    hasty.send("DELETE", f"/tables/{other.name}")
+    await_purge(other)  # and it was dropped later
     assert table.load()["latest-table-version"] == 2
     assert (table.folder / "_delta_log" / f"{0:020d}.json").exists()
 
-    hasty.send("DELETE", f"/tables/{table.name}")
-    until(lambda: not any(each.is_file() for each in table.folder.rglob("*")), "its files are still there")
+    assert hasty.send("DELETE", f"/tables/{table.name}") == {}
+    assert code(hasty.admin.get(f"/tables/{table.name}")) == (404, "TABLE_DOES_NOT_EXIST")
+    assert kind(hasty.admin.get(table.url)) == (404, "NoSuchTableException")
+    late = table.commit(table.stage(3, []))
+    assert kind(late) == (404, "NoSuchTableException")
+    assert code(hasty.admin.post("/delta/commit", json=proposal(table, 3))) == (404, "TABLE_DOES_NOT_EXIST")
+    await_purge(table)
     with hasty.server.client() as management:
         assert management.post(f"/tables/{table.id}/undrop", json={}).status_code == 404
 
@@ -330,8 +333,8 @@ def test_many_tables_are_published_side_by_side_each_in_order(place: Place) -> N
     for version in (1, 2, 3):
         for table in tables:
             table.append(version)
-    until(lambda: all(table.published == [0, 1, 2, 3] for table in tables), "not all are published")
-    until(lambda: not any(table.load()["commits"] for table in tables), "not all are noted")
+    eventually(lambda: all(table.published == [0, 1, 2, 3] for table in tables))
+    eventually(lambda: not any(table.load()["commits"] for table in tables))
 
 
 def test_a_table_that_cannot_be_published_does_not_hold_up_others(place: Place) -> None:
@@ -339,8 +342,8 @@ def test_a_table_that_cannot_be_published_does_not_hold_up_others(place: Place) 
     (broken.folder / "_delta_log" / f"{1:020d}.json").write_text('{"commitInfo":{}}\n')
     broken.append(1)
     other.append(1)
-    until(lambda: other.published == [0, 1], "the other is not published")
-    until(lambda: not other.load()["commits"], "the other is not noted")
+    eventually(lambda: other.published == [0, 1])
+    eventually(lambda: not other.load()["commits"])
     assert [each["version"] for each in broken.load()["commits"]] == [1]
 
 
@@ -352,7 +355,7 @@ def test_what_a_writer_says_it_has_published_is_looked_at_soon(place: Place) -> 
     (log / f"{1:020d}.json").write_bytes((log / "_staged_commits" / staged["file-name"]).read_bytes())
     told = {"action": "set-latest-backfilled-version", "latest-published-version": 1}
     table.commit(table.stage(2, []), told).raise_for_status()
-    until(lambda: [each["version"] for each in table.load()["commits"]] in ([2], []), "1 is not noted")
+    eventually(lambda: [each["version"] for each in table.load()["commits"]] in ([2], []))
 
 
 # --- helpers ---

@@ -44,6 +44,7 @@ class World:
         self.plan = ""
         self.view: dict[str, Any] = {}
         self.lance = ""
+        self.run = ""
 
     async def build(self) -> World:
         home, admin = self.home, self.home.admin
@@ -88,6 +89,10 @@ class World:
         await ask(home.app.public, "POST", f"{lance}/version/create", first, bearer.items())
         tag = {"tag": "known", "version": 1}
         await ask(home.app.public, "POST", f"{lance}/tags/create", tag, bearer.items())
+        for place in ("/catalogs/main", "/catalogs/main/schemas/sales/tables/orders"):
+            await admin.ok("PUT", f"{place}/care/policy", {"options": {"retention_hours": 200}})
+        run = {"table": {"name": ["main", "sales", "orders4"]}, "job": "compact", "worker": "w"}
+        self.run = (await admin.ok("POST", "/care/runs", run))["run_id"]
         return self
 
 
@@ -180,6 +185,26 @@ MANAGEMENT: dict[str, Row] = {
     ),
     "GET /search": Row(query=given(q="o"), shows=lambda told: told["results"] == []),
     "GET /doctor": Row(),
+    "GET /care/scheduler": Row(shows=lambda told: told["state"] == "off"),
+    "GET /care/tables": Row(shows=lambda told: told["tables"] == []),
+    "GET /catalogs/{catalog}/schemas/{schema}/tables/{table}/care": Row(ORDERS),
+    "GET /care/plan": Row(shows=lambda told: (told["steps"], told["count"]) == ([], 0)),
+    "POST /care/runs": Row(
+        body=given(table={"name": ["main", "sales", "orders2"]}, job="compact", worker="w")
+    ),
+    "POST /care/runs/next": Row(body=given(worker="w"), shows=lambda told: told["ticket"] is None),
+    "POST /care/runs/{id}/heartbeat": Row(lambda w: (w.run,), body=given(progress=0.5)),
+    "POST /care/runs/{id}/finish": Row(lambda w: (w.run,), body=given(outcome="done")),
+    "GET /care/runs": Row(shows=lambda told: told["runs"] == []),
+    "GET /catalogs/{catalog}/schemas/{schema}/tables/{table}/care/runs": Row(ORDERS),
+    "GET /catalogs/{catalog}/care/policy": Row(names("main")),
+    "PUT /catalogs/{catalog}/care/policy": Row(names("main"), body=given(enabled=False)),
+    "DELETE /catalogs/{catalog}/care/policy": Row(names("main")),
+    "GET /catalogs/{catalog}/schemas/{schema}/tables/{table}/care/policy": Row(ORDERS),
+    "PUT /catalogs/{catalog}/schemas/{schema}/tables/{table}/care/policy": Row(
+        ORDERS, body=given(enabled=False)
+    ),
+    "DELETE /catalogs/{catalog}/schemas/{schema}/tables/{table}/care/policy": Row(ORDERS),
     "GET /shares": Row(shows=lambda told: told["shares"] == []),
     "POST /shares": Row(body=given(name="other")),
     "GET /shares/{share}": Row(names("s")),
@@ -720,7 +745,7 @@ async def test_c18_what_one_may_not_see_is_told_like_what_is_not_there(
     if held:
         await world.home.grant(name, held, "catalog", "main")
     real = {each: each[::-1] for each in hidden}
-    for each in (world.table, world.dropped, world.staged):
+    for each in (world.table, world.dropped, world.staged, world.run):
         real[each] = str(uuid4())
     real |= {world.token: "0" * 32, world.secret: str(uuid4()), world.location: world.location[:-1] + "z"}
     compared = 0

@@ -17,7 +17,7 @@ from inver.client import Unreachable, dotted, locate, securable
 from inver.client.core import MOUNT, Call, NoAnswer, Policy, Request, Response, Wait, check_token, exchange
 from inver.client.methods import Listing, Method, Operations
 from inver.client.naming import parse, parts_of
-from inver.client.operations import containers, feed, identity, privileges, relations, sharing
+from inver.client.operations import care, containers, feed, identity, privileges, relations, sharing
 from inver.client.problems import ConflictInfo, Winner, error_of
 from inver.client.threads import Client
 from inver.client.transport import Address
@@ -420,7 +420,7 @@ def test_addresses():
 
 
 def test_every_operation_is_a_method_of_both_clients():
-    modules = (containers, relations, feed, identity, privileges, sharing)
+    modules = (containers, relations, feed, identity, privileges, sharing, care)
     made = {
         name
         for module in modules

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from inver.domain.delta import Protocol
 from inver.domain.ledger import Counts
+from inver.domain.sizes import bin_of, merged
 from inver.errors import Invalid
 from inver.formats.delta_commit import summarize
 
@@ -71,7 +72,7 @@ def refusal(data: bytes) -> str | None:
 def test_an_append():
     summary = summarize(commit(INFO, add("a", 10), add("b", 5)))
     assert (summary.timestamp, summary.operation) == (1_700_000_000_123, "WRITE")
-    assert summary.counts == Counts(15, 0, 2, 0, 200, 0)
+    assert summary.counts == Counts(15, 0, 2, 0, 200, 0, ((bin_of(100), 2, 200),))
     assert (summary.protocol, summary.metadata, summary.domains) == (None, None, {})
 
 
@@ -123,17 +124,20 @@ def test_a_rewrite_moves_files_and_no_rows():
     summary = summarize(
         commit(INFO, remove("a", **quiet), remove("b", **quiet), add("c", 20, size=150, **quiet))
     )
-    assert summary.counts == Counts(0, 0, 1, 2, 150, 200)
+    moved = ((bin_of(150), 1, 150), (bin_of(100), -2, -200))
+    assert summary.counts == Counts(0, 0, 1, 2, 150, 200, moved)
 
 
 def test_a_growing_deletion_vector_removes_rows():
     actions = [remove("a", **deleted(2)), add("a", **deleted(5))]
-    assert summarize(commit(INFO, *actions)).counts == Counts(0, 3, 0, 0, 0, 0)
-    assert summarize(commit(INFO, *reversed(actions))).counts == Counts(0, 3, 0, 0, 0, 0)
+    grown = Counts(0, 3, 0, 0, 0, 0, deleted_rows=3)
+    assert summarize(commit(INFO, *actions)).counts == grown
+    assert summarize(commit(INFO, *reversed(actions))).counts == grown
 
 
 def test_a_shrinking_deletion_vector_adds_rows():
-    assert summarize(commit(remove("a", **deleted(5)), add("a"))).counts == Counts(5, 0, 0, 0, 0, 0)
+    shrunk = Counts(5, 0, 0, 0, 0, 0, deletes=-1, deleted_rows=-5)
+    assert summarize(commit(remove("a", **deleted(5)), add("a"))).counts == shrunk
 
 
 def test_deleted_rows_of_a_file_do_not_count():
@@ -142,9 +146,12 @@ def test_deleted_rows_of_a_file_do_not_count():
 
 
 def test_what_is_not_said_is_not_known():
-    assert summarize(commit(add("a"), add("b", None), add("c"))).counts == Counts(None, 0, 3, 0, 300, 0)
-    assert summarize(commit(remove("a", None), remove("b"))).counts == Counts(0, None, 0, 2, 0, 200)
-    assert summarize(commit(remove("a", size=None), remove("b"))).counts.bytes_removed is None
+    three, two = ((bin_of(100), 3, 300),), ((bin_of(100), -2, -200),)
+    told = summarize(commit(add("a"), add("b", None), add("c"))).counts
+    assert told == Counts(None, 0, 3, 0, 300, 0, three)
+    assert summarize(commit(remove("a", None), remove("b"))).counts == Counts(0, None, 0, 2, 0, 200, two)
+    unsized = summarize(commit(remove("a", size=None), remove("b"))).counts
+    assert (unsized.bytes_removed, unsized.sizes) == (None, None)
     assert summarize(commit(add(stats="{"))).counts.rows_added is None
     assert summarize(commit(add(stats='{"numRecords":-1}'))).counts.rows_added is None
     assert summarize(commit(add("a", 3, **deleted(4)))).counts.rows_added is None
@@ -253,14 +260,29 @@ def test_counts_are_the_difference_of_two_states_of_a_table(files, random):
     def difference(value: Any) -> int:
         return total(1, value) - total(0, value)
 
-    more_rows, fewer_rows, more_files, fewer_files, more_bytes, fewer_bytes = msgspec.structs.astuple(counts)
+    values = msgspec.structs.astuple(counts)[:6]
+    more_rows, fewer_rows, more_files, fewer_files, more_bytes, fewer_bytes = values
     assert more_rows - fewer_rows == difference(lambda file: file[0] - file[1])
     assert more_files - fewer_files == difference(lambda file: 1)
     assert more_bytes - fewer_bytes == difference(lambda file: file[2])
     new = [after for before, after in files.values() if after and not before]
     gone = [before for before, after in files.values() if before and not after]
     assert (more_files, fewer_files) == (len(new), len(gone))
-    assert min(msgspec.structs.astuple(counts)) >= 0
+    assert min(values) >= 0
+    assert merged(_bins(files, 0), counts.sizes or ()) == _bins(files, 1)
+    # Every file of this table has a deletion vector, be it an empty one.
+    assert counts.deletes == difference(lambda file: 1)
+    assert counts.deleted_rows == difference(lambda file: file[1])
+
+
+def _bins(files: dict[str, Any], side: int) -> dict[int, tuple[int, int]]:
+    bins: dict[int, tuple[int, int]] = {}
+    for states in files.values():
+        if states[side]:
+            size = states[side][2]
+            known = bins.get(bin_of(size), (0, 0))
+            bins[bin_of(size)] = known[0] + 1, known[1] + size
+    return bins
 
 
 @given(st.binary(max_size=200))

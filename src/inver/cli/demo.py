@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from inver.cli import demo_delta, demo_iceberg, demo_sharing, demo_transaction
+from inver.cli import demo_care, demo_delta, demo_iceberg, demo_sharing, demo_transaction
 from inver.cli.options import Subparsers, verb
 from inver.errors import Broken, Conflict
 
@@ -55,6 +55,7 @@ def run(arguments: Namespace) -> int:
             demo_transaction.show(url, token, say)
             with connect(token=token, home=home) as client:
                 demo_sharing.show(client, home, home.parent / "lake", say)
+                demo_care.show(client, token, home, say)
         say("stopped", "everything that was acknowledged is on disk")
     return 0
 

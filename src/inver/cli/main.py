@@ -37,6 +37,8 @@ COMMANDS = (
     "grant",
     "share",
     "recipient",
+    "care",
+    "spark",
     "transaction",
     "event",
     "search",

@@ -114,11 +114,14 @@ def _serve(
         running = await start(app, public, private)
         if worker is not None:
             os.write(worker.ready, b"+")
+            if worker.number == 0:
+                app.care_worker.start(_url(settings, public))
             await stop.wait()
             await running.stop()
             return
         assert private is not None
         with _announced(settings, public, private, token):
+            app.care_worker.start(_url(settings, public))
             await stop.wait()
             await running.stop()
 

@@ -79,7 +79,8 @@ class NoAnswer(Exception):
 class Call(Generic[T]):
     """One operation of the API. `path` is below the mount and encoded; `read` makes the result.
 
-    `keyed` changes are sent under an idempotency key: the one given, or a new one.
+    `keyed` changes are sent under an idempotency key: the one given, or a new one. Another `mount` is
+    that of another protocol of the same server.
     """
 
     method: str
@@ -93,6 +94,7 @@ class Call(Generic[T]):
     if_match: str | None = None
     public: bool = False
     timeout: float = 60.0
+    mount: str = MOUNT
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +203,7 @@ def _request(call: Call[Any], token: str | None, key: str | None) -> Request:
     for name, value in headers.items():
         if not (value.isascii() and value.isprintable()):
             raise Invalid(f"{name} has unprintable characters in it", field=name)
-    target = MOUNT + call.path
+    target = call.mount + call.path
     if call.query:
         target += "?" + urlencode(call.query)
     return Request(call.method, target, headers, call.body, call.timeout)

@@ -7,6 +7,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from inver.client.core import Call, Page
+from inver.client.operations import care as caring
 from inver.client.operations import containers, feed, identity, privileges, relations, sharing
 
 if TYPE_CHECKING:
@@ -134,3 +135,16 @@ class Operations:
     drop_recipient = Method(sharing.drop_recipient)
     rotate_recipient = Method(sharing.rotate_recipient)
     revoke_recipient = Method(sharing.revoke_recipient)
+
+    care_tables = Listing(caring.care_tables)
+    care = Method(caring.care)
+    care_plan = Method(caring.care_plan)
+    start_care = Method(caring.start_care)
+    next_care = Method(caring.next_care)
+    care_heartbeat = Method(caring.care_heartbeat)
+    finish_care = Method(caring.finish_care)
+    care_runs = Listing(caring.care_runs)
+    care_scheduler = Method(caring.care_scheduler)
+    care_policy = Method(caring.care_policy)
+    set_care_policy = Method(caring.set_care_policy)
+    drop_care_policy = Method(caring.drop_care_policy)

@@ -42,6 +42,8 @@ class Problem(msgspec.Struct):
     title: str = ""
     status: int = 0
     detail: str = ""
+    message: str = ""
+    """What Unity's envelope has in place of the detail."""
     field: str | None = None
     fix: str | None = None
     request_id: str | None = None
@@ -92,7 +94,9 @@ def error_of(status: int, headers: Mapping[str, str], body: bytes, *, reads: boo
     kind = (
         _BY_TYPE.get(problem.type.removeprefix(PREFIX)) or _BY_STATUS.get(status) or _by_class(status, reads)
     )
-    error = _make(kind, problem.detail or f"the server answered with status {status}", headers)
+    error = _make(
+        kind, problem.detail or problem.message or f"the server answered with status {status}", headers
+    )
     error.fix = problem.fix
     extra: dict[str, Any] = {"field": problem.field, "request_id": problem.request_id}
     extra["operation"] = problem.operation

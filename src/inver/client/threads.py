@@ -29,6 +29,11 @@ class Client(Operations):
         self._policy = policy
         self._transport = Transport(Address.parse(url))
 
+    @property
+    def token(self) -> str | None:
+        """What it shows to the server, for libraries that speak its other protocols."""
+        return self._token
+
     def run(self, call: Call[T]) -> T:
         """Send a call until it has its outcome."""
         steps = exchange(call, self._token, self._policy)

@@ -78,7 +78,7 @@ class Commit(Answer, kw_only=True):
     token: str
     transaction: str
     payload: Any = None
-    counts: dict[str, int] | None = None
+    counts: dict[str, Any] | None = None
 
 
 class Report(Answer, kw_only=True):

@@ -90,6 +90,18 @@ def whole(least: int, most: int | None = None) -> Kind:
     return Kind("whole number", expected, str(max(least, 1)), from_text, from_typed=check)
 
 
+def choice(*words: str) -> Kind:
+    expected = " or ".join(words)
+
+    def check(text: str) -> str:
+        word = text.strip().lower()
+        if word not in words:
+            raise ValueError(expected)
+        return word
+
+    return Kind(expected, expected, f'"{words[-1]}"', check)
+
+
 def _flag(text: str) -> bool:
     value = _TRUTH.get(text.strip().lower())
     if value is None:
@@ -185,5 +197,6 @@ SECRET = Kind(
     lambda _: "***",
     secret=True,
 )
+SWITCH = choice("off", "on")
 PORT = whole(0, 65_535)
 COUNT = whole(1)

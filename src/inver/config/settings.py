@@ -20,6 +20,7 @@ from inver.config.kinds import (
     SECONDS,
     SECRET,
     SIZE,
+    SWITCH,
     TEXT,
     TEXTS,
     URL,
@@ -63,6 +64,12 @@ class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
     session_token: Annotated[Secret | None, Option(SECRET, "Session token of temporary keys.")] = None
     gcs_service_account: Annotated[
         Secret | None, Option(SECRET, "JSON text of a Google service account key.")
+    ] = None
+    gcs_hmac_id: Annotated[
+        str | None, Option(TEXT, "Access id of a Google HMAC key, which signs URLs of files faster.")
+    ] = None
+    gcs_hmac_secret: Annotated[
+        Secret | None, Option(SECRET, "Secret that belongs to the Google access id.")
     ] = None
     azure_account: Annotated[str | None, Option(TEXT, "Azure account, where a location names none.")] = None
     azure_key: Annotated[Secret | None, Option(SECRET, "Key of the Azure account.")] = None
@@ -108,6 +115,14 @@ class IcebergSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 class LanceSettings(msgspec.Struct, frozen=True, kw_only=True):
     threads: Annotated[int, Option(COUNT, "Operations on the data of Lance tables that run at once.")] = 4
+    stage_ms: Annotated[
+        int,
+        Option(
+            DURATION,
+            "How long what was written for a version may wait for it, before it is cleaned up.",
+            "lance.stage",
+        ),
+    ] = MILLISECONDS["d"]
     adopt_phantoms: Annotated[
         bool,
         Option(
@@ -115,6 +130,23 @@ class LanceSettings(msgspec.Struct, frozen=True, kw_only=True):
             "Take over what somebody wrote past the catalog as the next version; it is put aside otherwise.",
         ),
     ] = False
+
+
+class CareSettings(msgspec.Struct, frozen=True, kw_only=True):
+    scheduler: Annotated[
+        str,
+        Option(SWITCH, "Keep a worker beside the server that runs what the plan of care calls for."),
+    ] = "off"
+    spark: Annotated[
+        str, Option(TEXT, "Where jobs find Spark: local[N], spark://host:port, or sc://host:port.")
+    ] = "local[*]"
+    lease: Annotated[
+        float, Option(SECONDS, "Time after which the table of a worker that is silent is free for others.")
+    ] = 60.0
+    jars: Annotated[
+        Path | None,
+        Option(PATH, "Folder with the jars of connectors.", default="the one that inver spark jars fills"),
+    ] = None
 
 
 class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -200,6 +232,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     delta: DeltaSettings = DeltaSettings()
     iceberg: IcebergSettings = IcebergSettings()
     lance: LanceSettings = LanceSettings()
+    care: CareSettings = CareSettings()
     limits: LimitSettings = LimitSettings()
     origins: Mapping[str, str] = {}
 

@@ -6,6 +6,7 @@ same file with another vector is another logical file.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, TypeAlias
 from urllib.parse import unquote
 
@@ -125,6 +126,16 @@ class CommitInfo(msgspec.Struct, rename="camel", gc=False):
     in_commit_timestamp: int | None = None
     operation: str | None = None
     operation_metrics: dict[str, object] | None = None
+
+
+class CommitChanges(msgspec.Struct, frozen=True):
+    """Files that tell what a version changed; `protocol` and `metadata` are set where it changes them."""
+
+    version: int
+    timestamp: int
+    files: Sequence[DataFile]
+    protocol: Protocol | None = None
+    metadata: Metadata | None = None
 
 
 class DomainMetadata(msgspec.Struct, frozen=True):

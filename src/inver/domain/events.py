@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from inver.domain import governance, ledger, shares
+from inver.domain import governance, ledger, runs, shares
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +66,10 @@ KINDS: dict[type[ledger.Operation], str] = {
     shares.RevokeRecipient: "recipient.revoked",
     shares.UseActivation: "recipient.activated",
     shares.RecordAccess: "share.accessed",
+    runs.StartRun: "care.started",
+    runs.FinishRun: "care.finished",
+    runs.SetCarePolicy: "care.policy-set",
+    runs.DropCarePolicy: "care.policy-dropped",
 }
 
 COMMITTED = KINDS[ledger.Append]

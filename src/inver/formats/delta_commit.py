@@ -10,6 +10,8 @@ How the counts are made:
 - `rows_*` count rows that readers see, so a file's rows are its records without its deleted ones,
   and only for actions with `dataChange`. A deletion vector that grows removes rows, one that
   shrinks adds them. A number of records that is not in the action makes the sum None: never a guess.
+- `sizes` follow `files_*` and `bytes_*`; `deletes` and `deleted_rows` count deletion vectors that came
+  and went, whatever else the action changes.
 
 One file does not tell whether a path that is only added was already there (as when a writer adds
 statistics to files of earlier versions); such an add counts as a new file.
@@ -25,6 +27,7 @@ import msgspec
 
 from inver.domain.delta import CommitSummary, Metadata, Protocol
 from inver.domain.ledger import Counts
+from inver.domain.sizes import bin_of, flat
 from inver.errors import Invalid
 
 _Amount = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -175,14 +178,22 @@ def _known(action: _Action) -> int:
 def _count(adds: Sequence[_Add], removes: Sequence[_Remove]) -> Counts:
     rows_added: int | None = 0
     bytes_removed: int | None = 0
-    files_added = files_removed = bytes_added = hidden = 0
+    files_added = files_removed = bytes_added = hidden = deletes = deleted_rows = 0
+    sizes: dict[int, tuple[int, int]] = {}
     replaced = {remove.path: remove for remove in removes} if adds else {}
     kept = set()
     for add in adds:
+        if add.deletionVector is not None:
+            deletes += 1
+            deleted_rows += add.deletionVector.cardinality
         before = replaced.get(add.path) if replaced else None
         if before is None:
             files_added += 1
-            bytes_added += add.size
+            size = add.size
+            bytes_added += size
+            place = bin_of(size)
+            files, total = sizes.get(place, (0, 0))
+            sizes[place] = files + 1, total + size
             if add.dataChange and rows_added is not None:
                 rows = _rows(add)
                 rows_added = None if rows is None else rows_added + rows
@@ -196,15 +207,33 @@ def _count(adds: Sequence[_Add], removes: Sequence[_Remove]) -> Counts:
                 rows_added -= growth
     rows_removed: int | None = hidden
     for remove in removes:
+        if remove.deletionVector is not None:
+            deletes -= 1
+            deleted_rows -= remove.deletionVector.cardinality
         if remove.path in kept:
             continue
         files_removed += 1
         if bytes_removed is not None:
             bytes_removed = None if remove.size is None else bytes_removed + remove.size
+        if remove.size is not None:
+            place = bin_of(remove.size)
+            files, total = sizes.get(place, (0, 0))
+            sizes[place] = files - 1, total - remove.size
         if remove.dataChange and rows_removed is not None:
             rows = _rows(remove)
             rows_removed = None if rows is None else rows_removed + rows
-    return Counts(rows_added, rows_removed, files_added, files_removed, bytes_added, bytes_removed)
+    return Counts(
+        rows_added,
+        rows_removed,
+        files_added,
+        files_removed,
+        bytes_added,
+        bytes_removed,
+        # What came and went can be alike; no sizes at all are for files that did neither.
+        flat(sizes) if sizes and bytes_removed is not None else None,
+        deletes,
+        deleted_rows,
+    )
 
 
 def _rows(file: _Add | _Remove) -> int | None:

@@ -1,5 +1,6 @@
 """The seams. Services see these protocols; `server/app.py` decides what stands behind them."""
 
+from inver.ports.care import CareBook, KnownTable
 from inver.ports.lance import (
     BranchState,
     LanceEngine,
@@ -30,6 +31,7 @@ from inver.ports.storage import (
     ObjectStore,
     RequestSigner,
     S3Target,
+    SignUrls,
     StorageAccess,
     StorageCredential,
 )
@@ -37,6 +39,7 @@ from inver.ports.store import DeltaLog, Directory, Store
 
 __all__ = [
     "BranchState",
+    "CareBook",
     "Commit",
     "CredentialVendor",
     "DeltaLog",
@@ -46,6 +49,7 @@ __all__ = [
     "FullTable",
     "GrantRow",
     "KeyTaken",
+    "KnownTable",
     "LanceEngine",
     "LancePlace",
     "LanceRecords",
@@ -62,6 +66,7 @@ __all__ = [
     "ShareGrant",
     "SharedTable",
     "Shares",
+    "SignUrls",
     "StorageAccess",
     "StorageCredential",
     "Store",

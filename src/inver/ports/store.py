@@ -12,6 +12,7 @@ from inver.domain.ledger import Receipt, Transaction
 from inver.domain.principals import Principal, PrincipalInfo, PrincipalKind
 from inver.domain.securables import Catalog, Schema
 from inver.domain.tables import Format, Table, TableDetails
+from inver.ports.care import CareBook
 from inver.ports.lance import LanceRecords
 from inver.ports.rows import (
     Commit,
@@ -99,7 +100,7 @@ class DeltaLog(Protocol):
     async def reports(self, table_id: str, limit: int) -> list[Report]: ...
 
 
-class Store(Directory, DeltaLog, LanceRecords, Shares, Protocol):
+class Store(Directory, DeltaLog, LanceRecords, Shares, CareBook, Protocol):
     """The catalog's memory. Reads see only what is durable."""
 
     def decide(self, transaction: Transaction) -> Awaitable[Receipt]:
@@ -127,6 +128,9 @@ class Store(Directory, DeltaLog, LanceRecords, Shares, Protocol):
     ) -> list[Commit]: ...
     async def pieces(self, table_id: str) -> Pieces | None: ...
     async def cursor(self, name: str) -> str | None: ...
+    async def cursors_naming(self, text: str) -> list[tuple[str, str]]:
+        """Names and values of the cursors whose name contains the text."""
+        ...
 
     async def events(self, after: int, limit: int) -> list[Event]: ...
     async def transaction_events(self, number: int) -> list[Event]: ...

@@ -24,7 +24,7 @@ from inver.domain.ledger import Transaction
 from inver.domain.locations import Location
 from inver.domain.principals import ADMIN, SYSTEM, Principal, Scope
 from inver.errors import Broken
-from inver.formats import iceberg_manifests
+from inver.formats import iceberg_deletes, iceberg_manifests
 from inver.formats.lance_engine import PylanceEngine
 from inver.formats.sharing_answers import SharedLogs
 from inver.ids import new_id
@@ -32,6 +32,7 @@ from inver.ports import ObjectStore, RequestSigner, Store
 from inver.protocols import iceberg, lance, sharing, unity
 from inver.protocols.docs.routes import Docs
 from inver.protocols.http import Face, Request
+from inver.protocols.management.care import CareRoutes
 from inver.protocols.management.catalogs import CatalogRoutes
 from inver.protocols.management.changes import ChangeRoutes
 from inver.protocols.management.doctor import DoctorRoutes
@@ -39,9 +40,11 @@ from inver.protocols.management.grants import GrantRoutes
 from inver.protocols.management.identity import IdentityRoutes
 from inver.protocols.management.natives import Natives
 from inver.protocols.management.routes import Management
+from inver.protocols.management.scheduler import SchedulerRoutes
 from inver.protocols.management.sharing import SharingRoutes
 from inver.protocols.management.tables import TableRoutes
 from inver.server.application import Application
+from inver.server.care import CareWorker
 from inver.server.health import Livez, Metrics, Readyz
 from inver.server.limits import Limits
 from inver.server.listener import Listener, listen
@@ -51,9 +54,12 @@ from inver.server.services import Services
 from inver.server.telemetry import Telemetry
 from inver.services.credentials import Credentials
 from inver.services.iceberg.signing import Signing
+from inver.services.scheduling import Scheduling
+from inver.services.sharing.iceberg import IcebergLogs
 from inver.services.sharing.services import SharingServices
 from inver.services.tokens import new_token, split_token
-from inver.storage.vending import NoVending
+from inver.storage.options import StorageOptions
+from inver.storage.vending import Vending
 
 log = logging.getLogger("inver.server")
 
@@ -86,6 +92,9 @@ class App:
         self._external = tuple(
             Location.parse(root, field="storage.external_roots") for root in settings.external_roots
         )
+        given = msgspec.structs.asdict(settings.storage)
+        del given["warehouse"]
+        self._storage = StorageOptions(**given)
         self.services = services = Services(
             settings,
             store,
@@ -103,6 +112,8 @@ class App:
         if settings.auth.enabled:
             self.authenticator = TokenAuthenticator(store, clock, services.throttle)
         authenticate = self.authenticator
+        vending = Vending(clock, self._storage)
+        logs = SharedLogs(settings.home / "cache" / "delta")
         self.sharing = SharingServices(
             store,
             clock,
@@ -110,12 +121,14 @@ class App:
             services.access,
             services.audit,
             services.throttle,
-            SharedLogs(settings.home / "cache" / "delta"),
+            logs,
+            IcebergLogs(store, services.iceberg.states, services.iceberg.planning, iceberg_deletes, logs),
             self.open_objects,
-            NoVending(),
+            vending,
         )
+        self.care_worker = CareWorker(settings, store, clock)
         management = self._management(server_id)
-        credentials = Credentials(store, services.names, services.access, services.placement, NoVending())
+        credentials = Credentials(store, services.names, services.access, services.placement, vending)
         faces: list[Face] = [management, self._iceberg(credentials), *self._unity(server_id, credentials)]
         faces.append(self._lance(credentials))
         faces.append(sharing.Sharing(self.sharing, settings.public_url))
@@ -150,6 +163,8 @@ class App:
                 IdentityRoutes(services.principals, services.tokens),
                 GrantRoutes(services.grants, services.search),
                 DoctorRoutes(services.doctor),
+                CareRoutes(services.care),
+                SchedulerRoutes(Scheduling(services.access, self.care_worker.told)),
                 SharingRoutes(self.sharing.shares, self.sharing.recipients, self.settings.public_url),
             ]
         )
@@ -213,6 +228,7 @@ class App:
         for name, about, read in (
             ("inver_commit_queue", "Commits that wait for their decision.", lambda: self.store.queued),
             ("inver_http_in_flight", "Requests being answered.", lambda: self.public.in_flight),
+            ("inver_care_worker_running", "Workers of care that run.", lambda: self.care_worker.running),
         ):
             telemetry.gauge(name, about, read)
         for name, about, read in (
@@ -222,18 +238,16 @@ class App:
             ("inver_publish_failed_total", "Delta tables not published.", lambda: services.publishing.failed),
             ("inver_lance_finalized_total", "Lance manifests finalized.", lambda: manifests.finalized),
             ("inver_lance_finalize_failed_total", "Lance manifests not finalized.", lambda: manifests.failed),
+            ("inver_care_worker_restarts_total", "Workers restarted.", lambda: self.care_worker.restarts),
+            ("inver_care_folded_total", "Events folded into health.", lambda: services.care.observer.folded),
             ("inver_audit_dropped_total", "Denials too many to record.", lambda: services.audit.dropped),
         ):
             telemetry.counter(name, about, read)
 
     def open_objects(self, location: Location) -> ObjectStore:
         from inver.storage.open import open_store as open_objects
-        from inver.storage.options import StorageOptions
 
-        given = msgspec.structs.asdict(self.settings.storage)
-        del given["warehouse"]
-        roots = (self._warehouse, *self._external)
-        return open_objects(location, StorageOptions(**given), allowed_roots=roots)
+        return open_objects(location, self._storage, allowed_roots=(self._warehouse, *self._external))
 
 
 async def build(settings: Settings, clock: Clock | None = None) -> App:
@@ -305,6 +319,7 @@ class Running:
             asyncio.ensure_future(services.publishing.run()),
             asyncio.ensure_future(services.iceberg.settling.run()),
             asyncio.ensure_future(services.lance.finalizing.run()),
+            asyncio.ensure_future(services.care.observer.run()),
             asyncio.ensure_future(_every(300, services.once.forget)),
             asyncio.ensure_future(_every(1, services.audit.flush)),
             asyncio.ensure_future(_every(1, app.sharing.visits.flush)),
@@ -316,6 +331,7 @@ class Running:
 
     async def stop(self) -> None:
         """Accepted requests are answered, then everything is closed."""
+        await self.app.care_worker.stop()
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)

@@ -30,8 +30,11 @@ from inver.services.iceberg.files import CLEAN
 from inver.services.iceberg.manifests import ManifestReader
 from inver.services.iceberg.relations import FORGET
 from inver.services.iceberg.services import IcebergServices
+from inver.services.lance import cleaning as lance
 from inver.services.lance.crossing import LancePortions
 from inver.services.lance.services import LanceServices
+from inver.services.maintenance.pins import Pins
+from inver.services.maintenance.services import CareServices
 from inver.services.names import Names
 from inver.services.once import Once
 from inver.services.permissions import Permissions
@@ -63,6 +66,7 @@ class Services:
         lance_engine: LanceEngine,
         iceberg_manifests: ManifestReader,
     ) -> None:
+        self._store, self._clock = store, clock
         self.audit = Audit(store, clock)
         self.access = access = Access(store, self.audit)
         self.names = names = Names(store)
@@ -82,57 +86,90 @@ class Services:
         self.placement = placement = Placement(warehouse, external)
         self.transactions = Transactions(store, clock, names, access, placement, self.once, settings.hold_ms)
         self.doctor = Doctor(store, clock, access, open_objects, warehouse)
+        self.care = CareServices(
+            store, clock, names, access, Pins(store, open_objects).of, settings.care.lease
+        )
+        self.iceberg = self._iceberg(settings, open_objects, iceberg_manifests)
+        self.lance = self._lance(settings, open_objects, read_manifest, lance_engine)
+        self.delta = self._delta(settings, open_objects, summarize)
         purging = Purging(store, clock, open_objects)
-        self.iceberg = IcebergServices(
-            store,
-            clock,
-            names,
-            access,
-            self.once,
-            self.catalogs,
-            self.tables,
-            placement,
-            open_objects,
-            settings.hold_ms,
-            settings.iceberg.cache,
-            iceberg_manifests,
-        )
-        self.lance = LanceServices(
-            store,
-            clock,
-            names,
-            access,
-            self.catalogs,
-            self.cascade,
-            self.tables,
-            self.transactions,
-            placement,
-            open_objects,
-            read_manifest,
-            lance_engine,
-            settings.lance.adopt_phantoms,
-        )
         tasks = {
             PURGE: purging.purge,
             UNSTAGE: purging.unstage,
             FORGET: purging.forget,
             CLEAN: self.iceberg.files.clean,
+            lance.CLEAN: self.lance.cleaning.clean,
+            lance.UNPLACE: self.lance.cleaning.unplace,
         }
         self.followup = FollowUp(store, clock, f"{server_id}/{os.getpid()}", tasks)
-        places = Places(open_objects)
-        self.publishing = Publishing(store, places, settings.delta.publish_after_s)
-        verify = settings.delta.verify_commits
-        commits = Commits(store, clock, access, self.publishing, places, summarize, verify)
-        self.transactions.bring(Format.DELTA, DeltaPortions(commits))
-        self.transactions.bring(Format.ICEBERG, self.iceberg.portions)
-        self.transactions.bring(Format.LANCE, LancePortions(self.lance.commits))
-        self.delta = DeltaTables(
-            store,
-            clock,
-            names,
-            access,
+
+    def _iceberg(
+        self,
+        settings: Settings,
+        open_objects: Callable[[Location], ObjectStore],
+        iceberg_manifests: ManifestReader,
+    ) -> IcebergServices:
+        made = IcebergServices(
+            self._store,
+            self._clock,
+            self.names,
+            self.access,
+            self.once,
+            self.catalogs,
+            self.tables,
+            self.placement,
+            open_objects,
+            settings.hold_ms,
+            settings.iceberg.cache,
+            iceberg_manifests,
+        )
+        self.transactions.bring(Format.ICEBERG, made.portions)
+        return made
+
+    def _lance(
+        self,
+        settings: Settings,
+        open_objects: Callable[[Location], ObjectStore],
+        read_manifest: Callable[[bytes], Manifest],
+        lance_engine: LanceEngine,
+    ) -> LanceServices:
+        made = LanceServices(
+            self._store,
+            self._clock,
+            self.names,
+            self.access,
+            self.catalogs,
+            self.cascade,
+            self.tables,
             self.transactions,
-            placement,
+            self.placement,
+            open_objects,
+            read_manifest,
+            lance_engine,
+            settings.lance.adopt_phantoms,
+            settings.lance.stage_ms,
+        )
+        self.transactions.bring(Format.LANCE, LancePortions(made.commits))
+        return made
+
+    def _delta(
+        self,
+        settings: Settings,
+        open_objects: Callable[[Location], ObjectStore],
+        summarize: Callable[[bytes], CommitSummary],
+    ) -> DeltaTables:
+        places = Places(open_objects)
+        self.publishing = Publishing(self._store, places, settings.delta.publish_after_s)
+        verify = settings.delta.verify_commits
+        commits = Commits(self._store, self._clock, self.access, self.publishing, places, summarize, verify)
+        self.transactions.bring(Format.DELTA, DeltaPortions(commits))
+        return DeltaTables(
+            self._store,
+            self._clock,
+            self.names,
+            self.access,
+            self.transactions,
+            self.placement,
             commits,
             open_objects,
             summarize,

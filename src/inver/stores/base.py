@@ -16,6 +16,7 @@ from inver.domain.securables import Catalog, Schema
 from inver.domain.tables import Format, Table, TableDetails
 from inver.ports import Commit, Finding, NamedTable, Pieces, WorkItem
 from inver.stores import invariants, queue, reads
+from inver.stores.care import CareReads
 from inver.stores.delta import DeltaReads
 from inver.stores.identity import IdentityReads
 from inver.stores.journal import INSERT_KEY
@@ -27,7 +28,7 @@ from inver.stores.sql import Steps, UniqueViolation
 T = TypeVar("T")
 
 
-class SqlStore(IdentityReads, DeltaReads, LanceReads, SharingReads):
+class SqlStore(IdentityReads, DeltaReads, LanceReads, SharingReads, CareReads):
     @abstractmethod
     def decide(self, transaction: Transaction) -> Awaitable[Receipt]: ...
 
@@ -104,6 +105,9 @@ class SqlStore(IdentityReads, DeltaReads, LanceReads, SharingReads):
 
     async def cursor(self, name: str) -> str | None:
         return await self.read(reads.cursor(name))
+
+    async def cursors_naming(self, text: str) -> list[tuple[str, str]]:
+        return await self.read(reads.cursors_naming(text))
 
     async def events(self, after: int, limit: int) -> list[Event]:
         return await self.read(reads.events_after(after, limit))

@@ -14,7 +14,7 @@ from inver.ports import FullTable, LogTail, Report
 from inver.stores import tails
 from inver.stores.deciding import SEPARATOR
 from inver.stores.reads import TABLE_COLUMNS, only, table_of
-from inver.stores.sql import Row, Steps
+from inver.stores.sql import Row, Steps, many, one
 
 T = TypeVar("T")
 _properties = msgspec.json.Decoder(dict[str, str]).decode
@@ -87,17 +87,16 @@ def _full_of(row: Row) -> FullTable:
 
 
 def _full_by_name(catalog_key: str, path_key: str, name_key: str) -> Steps[FullTable | None]:
-    rows = yield (
+    return one(
         f"""{_FULL} WHERE c.name_key = ?1 AND s.path_key = ?2 AND t.name_key = ?3 AND {_NAMED}
             AND {only(views=False)}""",
         (catalog_key, path_key, name_key),
+        _full_of,
     )
-    return _full_of(rows[0]) if rows else None
 
 
 def _full_by_id(table_id: str) -> Steps[FullTable | None]:
-    rows = yield f"{_FULL} WHERE t.id = ?1 AND {_NAMED}", (table_id,)
-    return _full_of(rows[0]) if rows else None
+    return one(f"{_FULL} WHERE t.id = ?1 AND {_NAMED}", (table_id,), _full_of)
 
 
 def _full_by_ids(ids: Sequence[str]) -> Steps[list[FullTable]]:
@@ -110,20 +109,20 @@ def _full_by_ids(ids: Sequence[str]) -> Steps[list[FullTable]]:
 
 
 def _at(location_key: str) -> Steps[Table | None]:
-    rows = yield (
+    return one(
         f"SELECT {TABLE_COLUMNS} FROM tables t WHERE t.location_key = ?1 AND t.state <> 'purged'",
         (location_key,),
+        table_of,
     )
-    return table_of(rows[0]) if rows else None
 
 
 def _below(lower: str, upper: str, limit: int) -> Steps[list[Table]]:
-    rows = yield (
+    return many(
         f"""SELECT {TABLE_COLUMNS} FROM tables t WHERE t.location_key >= ?1 AND t.location_key < ?2
             AND t.state <> 'purged' LIMIT ?3""",
         (lower, upper, limit),
+        table_of,
     )
-    return [table_of(row) for row in rows]
 
 
 def _unpublished(limit: int, format: Format) -> Steps[list[str]]:

@@ -15,7 +15,7 @@ from inver.domain.tables import Table
 from inver.ports import Found, GrantRow, StoredSecret, StoredToken
 from inver.stores.deciding import SEPARATOR
 from inver.stores.reads import TABLE_COLUMNS, only, table_of
-from inver.stores.sql import Row, Steps
+from inver.stores.sql import Row, Steps, many, one
 
 T = TypeVar("T")
 
@@ -99,18 +99,17 @@ def _info(row: Row) -> PrincipalInfo:
 
 
 def _principal(column: str, value: str) -> Steps[PrincipalInfo | None]:
-    rows = yield f"SELECT {_PRINCIPAL} FROM principals WHERE {column} = ?1", (value,)
-    return _info(rows[0]) if rows else None
+    return one(f"SELECT {_PRINCIPAL} FROM principals WHERE {column} = ?1", (value,), _info)
 
 
 def _principals(kind: PrincipalKind | None, after: str, limit: int) -> Steps[list[PrincipalInfo]]:
     only = "" if kind is None else "AND kind = ?3"
-    rows = yield (
+    return many(
         f"""SELECT {_PRINCIPAL} FROM principals WHERE name_key > ?1 {only}
             ORDER BY name_key LIMIT ?2""",
         (after, limit) if kind is None else (after, limit, kind),
+        _info,
     )
-    return [_info(row) for row in rows]
 
 
 def _names(ids: Sequence[str]) -> Steps[dict[str, str]]:
@@ -122,12 +121,12 @@ def _names(ids: Sequence[str]) -> Steps[dict[str, str]]:
 
 def _related(wanted: str, given: str, principal_id: str) -> Steps[list[PrincipalInfo]]:
     columns = ", ".join("p." + column for column in _PRINCIPAL.split(", "))
-    rows = yield (
+    return many(
         f"""SELECT {columns} FROM members m JOIN principals p ON p.id = m.{wanted}
             WHERE m.{given} = ?1 ORDER BY p.name_key""",
         (principal_id,),
+        _info,
     )
-    return [_info(row) for row in rows]
 
 
 _TOKEN = """SELECT k.id, k.hash, k.label, k.scope, k.created_at, k.expires_at, k.revoked_at, k.last_used_at,
@@ -151,13 +150,11 @@ def _token_of(row: Row) -> StoredToken:
 
 
 def _token(token_id: str) -> Steps[StoredToken | None]:
-    rows = yield f"{_TOKEN} WHERE k.id = ?1", (token_id,)
-    return _token_of(rows[0]) if rows else None
+    return one(f"{_TOKEN} WHERE k.id = ?1", (token_id,), _token_of)
 
 
 def _tokens(principal_id: str) -> Steps[list[StoredToken]]:
-    rows = yield f"{_TOKEN} WHERE k.principal_id = ?1 ORDER BY k.created_at, k.id", (principal_id,)
-    return [_token_of(row) for row in rows]
+    return many(f"{_TOKEN} WHERE k.principal_id = ?1 ORDER BY k.created_at, k.id", (principal_id,), _token_of)
 
 
 def _secrets(principal_id: str) -> Steps[list[StoredSecret]]:
@@ -267,7 +264,7 @@ def _tables_for(
                 ORDER BY t.name_key LIMIT ?3) AS owned{number}"""
         for number in range(4, 4 + len(subjects))
     )
-    rows = yield (
+    return many(
         f"""WITH granted AS MATERIALIZED (
                 SELECT DISTINCT t.id, t.name_key FROM grants g CROSS JOIN tables t
                 WHERE g.principal_id IN ({marks}) AND t.id = g.securable_id AND {wanted})
@@ -276,8 +273,8 @@ def _tables_for(
                 ORDER BY name_key LIMIT ?3)
             ORDER BY t.name_key""",
         (schema_id, after, limit, *subjects),
+        table_of,
     )
-    return [table_of(row) for row in rows]
 
 
 def _find(text: str, after: tuple[str, str], limit: int) -> Steps[list[Found]]:

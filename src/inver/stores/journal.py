@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from inver.domain import governance, ledger, shares
+from inver.domain import governance, ledger, runs, shares
 from inver.domain.events import KINDS
 from inver.domain.ledger import Append, Receipt, Result, Transaction, Winner, replayed_transaction
 from inver.errors import Conflict, NotFound, Refused, Stale
 from inver.ids import new_id
 from inver.ports import KeyTaken
-from inver.stores import containers, governing, records, relations, sharing, versions
+from inver.stores import caring, containers, governing, records, relations, sharing, versions
 from inver.stores.deciding import Change, Context, Outcome, encode
 from inver.stores.epoch import READ_EPOCH
 from inver.stores.sql import Steps, UniqueViolation
@@ -63,6 +63,10 @@ EXECUTE: dict[type[ledger.Operation], Callable[[Context, Any], Steps[Outcome]]] 
     shares.RevokeRecipient: sharing.revoke_recipient,
     shares.UseActivation: sharing.use_activation,
     shares.RecordAccess: sharing.record_access,
+    runs.StartRun: caring.start_run,
+    runs.FinishRun: caring.finish_run,
+    runs.SetCarePolicy: caring.set_policy,
+    runs.DropCarePolicy: caring.drop_policy,
 }
 
 TAKE_SEQUENCE = "UPDATE event_head SET seq = seq + ?1 WHERE id = 1 RETURNING seq"

@@ -139,7 +139,36 @@ _FIRST = (
     f"INSERT INTO members VALUES ('{ADMINS.id}', '{ADMIN.id}')",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST,)
+_CARE = (
+    # Up to which event the health of tables is known; its lock is held by who goes on from there.
+    "CREATE TABLE care_head (id {int} PRIMARY KEY, seq {int} NOT NULL)",
+    "INSERT INTO care_head VALUES (1, 0)",
+    # `reported` is the newest version of which a client's report was looked at.
+    """CREATE TABLE health (
+        table_id {key} PRIMARY KEY, version {int} NOT NULL, known {int} NOT NULL, reported {int} NOT NULL,
+        body {bytes} NOT NULL) {roomy}""",
+    "CREATE INDEX health_unknown ON health (table_id) WHERE known = 0",
+    """CREATE TABLE scans (
+        table_id {key} NOT NULL, hour {int} NOT NULL, count {int} NOT NULL,
+        PRIMARY KEY (table_id, hour)) {clustered}""",
+    "CREATE INDEX scans_hour ON scans (hour)",
+    """CREATE TABLE care_runs (
+        id {key} PRIMARY KEY, table_id {key} NOT NULL, job {key} NOT NULL, dry_run {int} NOT NULL,
+        state {key} NOT NULL, attempt {int} NOT NULL, worker TEXT NOT NULL, by_id {key} NOT NULL,
+        started_at {int} NOT NULL, lease_until {int} NOT NULL, progress {int} NOT NULL,
+        message TEXT NOT NULL, options {bytes} NOT NULL, predicted {bytes} NOT NULL,
+        pinned_from {int}, finished_at {int}, result {bytes})""",
+    "CREATE UNIQUE INDEX care_runs_live ON care_runs (table_id) WHERE state = 'running'",
+    "CREATE INDEX care_runs_table ON care_runs (table_id, id)",
+    """CREATE TABLE care_policies (
+        securable_id {key} PRIMARY KEY, kind {key} NOT NULL, body {bytes} NOT NULL,
+        updated_at {int} NOT NULL, updated_by {key} NOT NULL)""",
+    # Bytes a second that finished runs have read, by format and job.
+    """CREATE TABLE care_rates (
+        format {key} NOT NULL, job {key} NOT NULL, bytes_s {int} NOT NULL, PRIMARY KEY (format, job))""",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _CARE)
 LATEST = len(MIGRATIONS)
 
 _READ = "SELECT value FROM meta WHERE key = 'schema_version'"

@@ -11,9 +11,11 @@ from inver.domain.securables import Catalog, Schema
 from inver.domain.tables import Format, State, Table, TableDetails, TableKind
 from inver.ports import Commit, NamedTable, WorkItem
 from inver.stores.deciding import SEPARATOR
-from inver.stores.sql import Row, Steps
+from inver.stores.sql import Row, Steps, many, one
 
 _properties = msgspec.json.Decoder(dict[str, str]).decode
+# To call the enum takes longer than all else that is done for a name, and a listing may have thousands.
+_FORMATS = {each.value: each for each in Format}
 
 _CATALOG = (
     "id, name, comment, properties, storage_root, owner, etag, created_at, created_by, updated_at, updated_by"
@@ -119,59 +121,57 @@ def event_of(row: Row) -> Event:
 
 
 def catalog_by_key(name_key: str) -> Steps[Catalog | None]:
-    rows = yield f"SELECT {_CATALOG} FROM catalogs WHERE name_key = ?1", (name_key,)
-    return catalog_of(rows[0]) if rows else None
+    return one(f"SELECT {_CATALOG} FROM catalogs WHERE name_key = ?1", (name_key,), catalog_of)
 
 
 def catalogs_after(name_key: str, limit: int) -> Steps[list[Catalog]]:
-    rows = yield (
+    return many(
         f"SELECT {_CATALOG} FROM catalogs WHERE name_key > ?1 ORDER BY name_key LIMIT ?2",
         (name_key, limit),
+        catalog_of,
     )
-    return [catalog_of(row) for row in rows]
 
 
 def schema_by_key(catalog_key: str, path_key: str) -> Steps[Schema | None]:
-    rows = yield (
+    return one(
         f"""SELECT {", ".join("s." + c for c in _SCHEMA.split(", "))} FROM schemas s
             JOIN catalogs c ON c.id = s.catalog_id WHERE c.name_key = ?1 AND s.path_key = ?2""",
         (catalog_key, path_key),
+        schema_of,
     )
-    return schema_of(rows[0]) if rows else None
 
 
 def schemas_after(parent_id: str, name_key: str, limit: int) -> Steps[list[Schema]]:
-    rows = yield (
+    return many(
         f"""SELECT {_SCHEMA} FROM schemas WHERE parent_id = ?1 AND name_key > ?2
             ORDER BY name_key LIMIT ?3""",
         (parent_id, name_key, limit),
+        schema_of,
     )
-    return [schema_of(row) for row in rows]
 
 
 def table_by_id(table_id: str) -> Steps[Table | None]:
-    rows = yield f"SELECT {TABLE_COLUMNS} FROM tables t WHERE t.id = ?1", (table_id,)
-    return table_of(rows[0]) if rows else None
+    return one(f"SELECT {TABLE_COLUMNS} FROM tables t WHERE t.id = ?1", (table_id,), table_of)
 
 
 def table_by_key(catalog_key: str, path_key: str, name_key: str) -> Steps[Table | None]:
-    rows = yield (
+    return one(
         f"""SELECT {TABLE_COLUMNS} FROM tables t JOIN schemas s ON s.id = t.schema_id
             JOIN catalogs c ON c.id = s.catalog_id
             WHERE c.name_key = ?1 AND s.path_key = ?2 AND t.name_key = ?3
             AND t.state IN ('live', 'declared')""",
         (catalog_key, path_key, name_key),
+        table_of,
     )
-    return table_of(rows[0]) if rows else None
 
 
 def tables_after(schema_id: str, name_key: str, limit: int, views: bool) -> Steps[list[Table]]:
-    rows = yield (
+    return many(
         f"""SELECT {TABLE_COLUMNS} FROM tables t WHERE t.schema_id = ?1 AND t.name_key > ?2
             AND t.state IN ('live', 'declared') AND {only(views)} ORDER BY t.name_key LIMIT ?3""",
         (schema_id, name_key, limit),
+        table_of,
     )
-    return [table_of(row) for row in rows]
 
 
 def table_names(
@@ -183,7 +183,7 @@ def table_names(
             AND t.head IS NOT NULL AND {only(views)} ORDER BY t.name_key LIMIT ?3""",
         (schema_id, name_key, limit, format),
     )
-    return [NamedTable(name, Format(kind), head) for name, kind, head in rows]
+    return [NamedTable(name, _FORMATS[kind], head) for name, kind, head in rows]
 
 
 def only(views: bool) -> str:
@@ -191,12 +191,12 @@ def only(views: bool) -> str:
 
 
 def dropped_tables(schema_id: str, limit: int) -> Steps[list[Table]]:
-    rows = yield (
+    return many(
         f"""SELECT {TABLE_COLUMNS} FROM tables t WHERE t.schema_id = ?1 AND t.state = 'dropped'
             ORDER BY t.dropped_at DESC LIMIT ?2""",
         (schema_id, limit),
+        table_of,
     )
-    return [table_of(row) for row in rows]
 
 
 def details(table_id: str) -> Steps[TableDetails | None]:
@@ -219,12 +219,12 @@ def full_name(table_id: str) -> Steps[tuple[str, ...] | None]:
 
 def commits(table_id: str, branch: str, first: int, last: int, limit: int) -> Steps[list[Commit]]:
     """Newest first, `first` and `last` included."""
-    rows = yield (
+    return many(
         f"""SELECT {COMMIT_COLUMNS} FROM commits WHERE table_id = ?1 AND branch = ?2
             AND version >= ?3 AND version <= ?4 ORDER BY version DESC LIMIT ?5""",
         (table_id, branch, first, last, limit),
+        commit_of,
     )
-    return [commit_of(row) for row in rows]
 
 
 def cursor(name: str) -> Steps[str | None]:
@@ -232,18 +232,25 @@ def cursor(name: str) -> Steps[str | None]:
     return rows[0][0] if rows else None
 
 
+def cursors_naming(text: str) -> Steps[list[tuple[str, str]]]:
+    rows = yield (
+        "SELECT name, value FROM cursors WHERE replace(name, ?1, '') <> name ORDER BY name",
+        (text,),
+    )
+    return [(row[0], row[1]) for row in rows]
+
+
 def events_after(seq: int, limit: int) -> Steps[list[Event]]:
-    rows = yield f"SELECT {_EVENT} FROM events WHERE seq > ?1 ORDER BY seq LIMIT ?2", (seq, limit)
-    return [event_of(row) for row in rows]
+    return many(f"SELECT {_EVENT} FROM events WHERE seq > ?1 ORDER BY seq LIMIT ?2", (seq, limit), event_of)
 
 
 def transaction_events(number: int) -> Steps[list[Event]]:
     """The events of one transaction; they are contiguous and start at its number."""
-    rows = yield (
+    return many(
         f"SELECT {_EVENT} FROM events WHERE seq >= ?1 AND seq < ?2 AND txn = ?1 ORDER BY seq",
         (number, min(number + MAX_OPERATIONS, 2**63 - 1)),
+        event_of,
     )
-    return [event_of(row) for row in rows]
 
 
 def last_event() -> Steps[int]:
@@ -279,5 +286,4 @@ def work_of(row: Row) -> WorkItem:
 
 
 def work_waiting(limit: int) -> Steps[list[WorkItem]]:
-    rows = yield f"SELECT {WORK_COLUMNS} FROM work ORDER BY not_before LIMIT ?1", (limit,)
-    return [work_of(row) for row in rows]
+    return many(f"SELECT {WORK_COLUMNS} FROM work ORDER BY not_before LIMIT ?1", (limit,), work_of)

@@ -11,7 +11,7 @@ from inver.errors import Conflict, NotFound
 from inver.ports import BranchState
 from inver.stores.deciding import Change, Context, Outcome, conflict
 from inver.stores.relations import lock_named
-from inver.stores.sql import Row, Steps
+from inver.stores.sql import Row, Steps, many, one
 
 INSERT = "INSERT INTO records VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)"
 _COLUMNS = "version, at, key, body, data IS NOT NULL"
@@ -110,20 +110,20 @@ def listed(
 ) -> Steps[list[Record]]:
     """`first` and `last` included."""
     order = "DESC" if newest_first else "ASC"
-    rows = yield (
+    return many(
         f"""SELECT {_COLUMNS} FROM records WHERE table_id = ?1 AND branch = ?2
             AND version >= ?3 AND version <= ?4 ORDER BY version {order} LIMIT ?5""",
         (table_id, branch, first, last, limit),
+        _record_of,
     )
-    return [_record_of(row) for row in rows]
 
 
 def by_key(table_id: str, branch: str, key: str) -> Steps[Record | None]:
-    rows = yield (
+    return one(
         f"SELECT {_COLUMNS} FROM records WHERE table_id = ?1 AND branch = ?2 AND key = ?3",
         (table_id, branch, key),
+        _record_of,
     )
-    return _record_of(rows[0]) if rows else None
 
 
 def branches(table_id: str) -> Steps[list[BranchState]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -13,7 +13,7 @@ from inver.domain.shares import CredentialKind, ItemKind, Recipient, RecipientKi
 from inver.domain.tables import Table
 from inver.ports import SharedTable, ShareGrant, StoredCredential
 from inver.stores.reads import TABLE_COLUMNS, table_of
-from inver.stores.sql import Row, Steps
+from inver.stores.sql import Row, Steps, many, one
 
 T = TypeVar("T")
 _filters = msgspec.json.Decoder(dict[str, str]).decode
@@ -36,11 +36,13 @@ class SharingReads(ABC):
     async def write(self, steps: Callable[[], Steps[T]]) -> T: ...
 
     async def share_by_name(self, name: str) -> Share | None:
-        return await self.read(_one(f"SELECT {_SHARE} FROM shares s WHERE s.name_key = ?1", name, _share))
+        return await self.read(
+            one(f"SELECT {_SHARE} FROM shares s WHERE s.name_key = ?1", (name_key(name),), _share)
+        )
 
     async def shares(self, after: str, limit: int) -> list[Share]:
         return await self.read(
-            _many(
+            many(
                 f"SELECT {_SHARE} FROM shares s WHERE s.name_key > ?1 ORDER BY s.name_key LIMIT ?2",
                 (name_key(after), limit),
                 _share,
@@ -49,7 +51,7 @@ class SharingReads(ABC):
 
     async def share_items(self, share_id: str) -> list[ShareItem]:
         return await self.read(
-            _many(
+            many(
                 f"""SELECT {_ITEM} FROM share_items i WHERE i.share_id = ?1
                     ORDER BY i.schema_key, i.table_key""",
                 (share_id,),
@@ -59,7 +61,7 @@ class SharingReads(ABC):
 
     async def grants_of_share(self, share_id: str) -> list[ShareGrant]:
         return await self.read(
-            _many(
+            many(
                 f"""SELECT g.filters, g.granted_at, g.granted_by, {_RECIPIENT} FROM share_grants g
                     JOIN recipients r ON r.id = g.recipient_id WHERE g.share_id = ?1 ORDER BY r.name_key""",
                 (share_id,),
@@ -69,18 +71,17 @@ class SharingReads(ABC):
 
     async def recipient_by_name(self, name: str) -> Recipient | None:
         return await self.read(
-            _one(f"SELECT {_RECIPIENT} FROM recipients r WHERE r.name_key = ?1", name, _recipient)
+            one(f"SELECT {_RECIPIENT} FROM recipients r WHERE r.name_key = ?1", (name_key(name),), _recipient)
         )
 
     async def recipient_by_id(self, recipient_id: str) -> Recipient | None:
-        found = await self.read(
-            _many(f"SELECT {_RECIPIENT} FROM recipients r WHERE r.id = ?1", (recipient_id,), _recipient)
+        return await self.read(
+            one(f"SELECT {_RECIPIENT} FROM recipients r WHERE r.id = ?1", (recipient_id,), _recipient)
         )
-        return found[0] if found else None
 
     async def recipients(self, after: str, limit: int) -> list[Recipient]:
         return await self.read(
-            _many(
+            many(
                 f"SELECT {_RECIPIENT} FROM recipients r WHERE r.name_key > ?1 ORDER BY r.name_key LIMIT ?2",
                 (name_key(after), limit),
                 _recipient,
@@ -88,17 +89,18 @@ class SharingReads(ABC):
         )
 
     async def credential(self, credential_id: str) -> StoredCredential | None:
-        return await self.read(_credential(credential_id))
+        found = await self.read(_credentials("c.id", credential_id))
+        return found[0] if found else None
 
     async def credentials_of(self, recipient_id: str) -> list[StoredCredential]:
-        return await self.read(_credentials(recipient_id))
+        return await self.read(_credentials("c.recipient_id", recipient_id))
 
     async def touch_credentials(self, used: Mapping[str, int]) -> None:
         await self.write(lambda: _touch(used))
 
     async def shares_for(self, recipient_id: str, after: str, limit: int) -> list[Share]:
         return await self.read(
-            _many(
+            many(
                 f"""SELECT {_SHARE} FROM share_grants g JOIN shares s ON s.id = g.share_id
                     WHERE g.recipient_id = ?1 AND s.name_key > ?2 ORDER BY s.name_key LIMIT ?3""",
                 (recipient_id, name_key(after), limit),
@@ -123,6 +125,9 @@ class SharingReads(ABC):
 
     async def shared_table(self, share_id: str, schema: str, name: str) -> SharedTable | None:
         return await self.read(_table(share_id, name_key(schema), name_key(name)))
+
+    async def shares_with(self, table_id: str) -> list[tuple[Share, ShareItem]]:
+        return await self.read(_with(table_id))
 
     async def shares_table(self, share_id: str, table_id: str) -> bool:
         return await self.read(_has(share_id, table_id))
@@ -170,7 +175,7 @@ def _grant(row: Row) -> ShareGrant:
     )
 
 
-def _stored(row: Row, recipient: Recipient) -> StoredCredential:
+def _stored(row: Row) -> StoredCredential:
     return StoredCredential(
         id=row[0],
         kind=CredentialKind(row[2]),
@@ -180,37 +185,17 @@ def _stored(row: Row, recipient: Recipient) -> StoredCredential:
         revoked_at=row[6],
         last_used_at=row[7],
         token_until=row[8],
-        recipient=recipient,
+        recipient=_recipient(tuple(row)[9:]),
     )
 
 
-def _one(sql: str, name: str, make: Callable[[Row], T]) -> Steps[T | None]:
-    rows = yield sql, (name_key(name),)
-    return make(rows[0]) if rows else None
-
-
-def _many(sql: str, parameters: tuple[Any, ...], make: Callable[[Row], T]) -> Steps[list[T]]:
-    rows = yield sql, parameters
-    return [make(row) for row in rows]
-
-
-def _credential(credential_id: str) -> Steps[StoredCredential | None]:
-    rows = yield (
+def _credentials(where: str, value: str) -> Steps[list[StoredCredential]]:
+    return many(
         f"""SELECT {_CREDENTIAL}, {_RECIPIENT} FROM recipient_credentials c
-            JOIN recipients r ON r.id = c.recipient_id WHERE c.id = ?1""",
-        (credential_id,),
+            JOIN recipients r ON r.id = c.recipient_id WHERE {where} = ?1 ORDER BY c.created_at, c.id""",
+        (value,),
+        _stored,
     )
-    return _stored(rows[0], _recipient(tuple(rows[0])[9:])) if rows else None
-
-
-def _credentials(recipient_id: str) -> Steps[list[StoredCredential]]:
-    rows = yield (
-        f"""SELECT {_CREDENTIAL}, {_RECIPIENT} FROM recipient_credentials c
-            JOIN recipients r ON r.id = c.recipient_id WHERE c.recipient_id = ?1
-            ORDER BY c.created_at, c.id""",
-        (recipient_id,),
-    )
-    return [_stored(row, _recipient(tuple(row)[9:])) for row in rows]
 
 
 def _touch(used: Mapping[str, int]) -> Steps[None]:
@@ -283,6 +268,17 @@ def _table(share_id: str, schema_key: str, key: str) -> Steps[SharedTable | None
         (share_id, schema_key, key),
     )
     return _shared(share_id, rows[0]) if rows else None
+
+
+def _with(table_id: str) -> Steps[list[tuple[Share, ShareItem]]]:
+    rows = yield (
+        f"""SELECT {_SHARE}, {_ITEM} FROM share_items i JOIN shares s ON s.id = i.share_id
+            JOIN tables t ON t.id = ?1 WHERE (i.kind = 'table' AND i.securable_id = t.id)
+            OR (i.kind = 'schema' AND i.securable_id = t.schema_id) ORDER BY s.name_key, i.id""",
+        (table_id,),
+    )
+    width = _SHARE.count(",") + 1
+    return [(_share(row[:width]), _item(row[width:])) for row in rows]
 
 
 def _has(share_id: str, table_id: str) -> Steps[bool]:

@@ -130,6 +130,21 @@ class Client:
         for id in range(first, first + count):
             loaded.append(frame(loaded.schema(), [[id, "x"]]))
 
+    def churn(self, table: list[str], first: int, count: int) -> list[str]:
+        """Append a row and delete the one before it, again and again; PyIceberg tries each once."""
+        failed = []
+        for id in range(first, first + count):
+            loaded = self.catalog.load_table(tuple(table))
+            for change, given in (
+                (loaded.append, frame(loaded.schema(), [[id, "x"]])),
+                (loaded.delete, f"id = {id - 1}"),
+            ):
+                try:
+                    change(given)
+                except Exception as error:
+                    failed.append(repr(error))
+        return failed
+
     def overwrite(self, table: list[str], rows: list[list[Any]], where: str | None = None) -> None:
         loaded = self.catalog.load_table(tuple(table))
         loaded.overwrite(frame(loaded.schema(), rows), where or AlwaysTrue())

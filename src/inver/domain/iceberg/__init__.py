@@ -41,6 +41,7 @@ from inver.domain.iceberg.state import SCHEMA, VERSION, Change, Head, State, Vie
 from inver.domain.iceberg.tables import commit_table, create, new_table
 from inver.domain.iceberg.view_documents import from_view_document, view_document
 from inver.domain.iceberg.views import commit_view, new_view, read_version
+from inver.domain.iceberg.yielding import marked
 from inver.errors import Broken
 
 __all__ = [
@@ -72,6 +73,7 @@ __all__ = [
     "is_applied",
     "is_gzip",
     "load",
+    "marked",
     "new_table",
     "new_view",
     "read_snapshot",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -18,7 +18,16 @@ from inver.domain.iceberg.properties import (
     flag,
     whole_number,
 )
-from inver.domain.iceberg.snapshots import MAIN, TAG, Ref, make_ref, parse_snapshot, read_ref, write_ref
+from inver.domain.iceberg.snapshots import (
+    MAIN,
+    TAG,
+    Ref,
+    Snapshot,
+    make_ref,
+    parse_snapshot,
+    read_ref,
+    write_ref,
+)
 from inver.domain.iceberg.state import (
     ENCRYPTION_KEY,
     METADATA_LOG,
@@ -53,7 +62,12 @@ class _MetadataLogEntry(msgspec.Struct, rename="kebab"):
     metadata_file: str
 
 
+class _SnapshotLogEntry(msgspec.Struct, rename="kebab"):
+    timestamp_ms: int
+
+
 _metadata_log_entry = msgspec.json.Decoder(_MetadataLogEntry).decode
+_snapshot_log_entry = msgspec.json.Decoder(_SnapshotLogEntry).decode
 
 
 class TableBuilder(Layout):
@@ -70,6 +84,7 @@ class TableBuilder(Layout):
         self._added: dict[int, int] = {}
         self._log: list[tuple[int, int]] = []
         self._removed = False
+        self._taken_back: tuple[Snapshot, ...] = ()
 
     def finish(self, file_id: str | None) -> Change:
         """Without a file id the metadata is staged: nothing names its file."""
@@ -87,7 +102,13 @@ class TableBuilder(Layout):
         if file_id is not None:
             head.metadata_location = next_file(head.location, head.properties, self._previous_file, file_id)
         state, parts = self.draft.finish(head)
-        return Change(state=state, head=encode(head), parts=parts, removed_files=removed_files)
+        return Change(
+            state=state,
+            head=encode(head),
+            parts=parts,
+            removed_files=removed_files,
+            taken_back=self._taken_back,
+        )
 
     def assign_uuid(self, uuid: str) -> None:
         if uuid.lower() == self.head.uuid.lower():
@@ -182,6 +203,29 @@ class TableBuilder(Layout):
             if (SNAPSHOT, str(read_ref(raw).snapshot_id)) not in self.draft:
                 self.remove_snapshot_ref(name)
         self._removed = self.changed = True
+
+    def take_back(self, name: str, snapshot_id: int, newest_first: Sequence[Snapshot]) -> None:
+        """Let a branch name an older snapshot as if those after it, the table's newest, had never been."""
+        head, draft, oldest = self.head, self.draft, newest_first[-1]
+        gone = {str(snapshot.snapshot_id) for snapshot in newest_first}
+        draft.remove(SNAPSHOT, gone)
+        for key in gone:
+            self._remove_all(STATISTICS, key)
+            self._remove_all(PARTITION_STATISTICS, key)
+        ref = msgspec.structs.replace(read_ref(head.refs[name]), snapshot_id=snapshot_id)
+        head.refs = head.refs | {name: write_ref(ref)}
+        # What follows has the numbers that its writer has counted from the older snapshot.
+        head.last_sequence_number = max(0, oldest.sequence - 1)
+        if isinstance(oldest.first_row_id, int):
+            head.next_row_id = oldest.first_row_id
+        if name == MAIN:
+            head.current_snapshot_id = snapshot_id
+            log = draft.keys(SNAPSHOT_LOG)
+            draft.remove(SNAPSHOT_LOG, [key for key in log if snapshot_of_log_key(key) in gone])
+            left = [draft.get(SNAPSHOT_LOG, key) for key in draft.keys(SNAPSHOT_LOG)[-1:]]
+            head.last_log_ms = _snapshot_log_entry(left[0]).timestamp_ms if left and left[0] else None
+        self._taken_back += tuple(newest_first)
+        self.changed = True
 
     def set_location(self, location: str) -> None:
         location = strip_slash(location)

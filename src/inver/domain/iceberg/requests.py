@@ -26,6 +26,8 @@ class CommitRequest(msgspec.Struct, frozen=True, kw_only=True):
     identifier: Identifier | None = None
     requirements: tuple[Requirement, ...] = ()
     updates: tuple[Update, ...] = ()
+    care: str | None = None
+    """The run of care that asks, if one does; see `yielding`."""
 
     @property
     def is_create(self) -> bool:

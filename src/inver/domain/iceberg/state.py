@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from inver.domain.iceberg.nodes import encode
 from inver.domain.iceberg.series import Series
-from inver.domain.iceberg.snapshots import Ref, read_ref
+from inver.domain.iceberg.snapshots import Ref, Snapshot, read_ref
 from inver.domain.ledger import Part
 
 SCHEMA = "schema"
@@ -92,12 +92,14 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     """One new version: what to store of it, and the state that it leads to.
 
     `removed_files` are metadata files that nothing names any more, to be deleted after the decision.
+    `taken_back` are rewrites of care that made way for a writer, newest first.
     """
 
     state: State
     head: bytes
     parts: tuple[Part, ...] = ()
     removed_files: tuple[str, ...] = ()
+    taken_back: tuple[Snapshot, ...] = ()
     changed: bool = True
 
 

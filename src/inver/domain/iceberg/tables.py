@@ -48,6 +48,7 @@ from inver.domain.iceberg.updates import (
     Update,
     UpgradeFormatVersion,
 )
+from inver.domain.iceberg.yielding import check_care, give_way
 from inver.errors import Broken, Invalid
 
 
@@ -57,7 +58,9 @@ def commit_table(state: State, requests: Sequence[CommitRequest], *, now_ms: int
         raise Broken("a view is not a table")
     builder = TableBuilder(copy.copy(state.head), state, now_ms)
     for request in requests:
+        give_way(builder, request)
         check_table(builder.head, request.requirements)
+        check_care(builder, request)
         _apply(builder, request.updates)
     return builder.finish(file_id)
 

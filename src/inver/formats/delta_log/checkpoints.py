@@ -53,12 +53,12 @@ class CheckpointFiles:
     """The files of one checkpoint on local disk. `sidecars` are named by the others, and come later."""
 
     def __init__(self, files: Sequence[Path]) -> None:
-        self._files = list(files)
+        self.files = list(files)
         self._adds: list[Add] = []
         self.state = TableState()
         self.sidecars: list[str] = []
         for path in files:
-            for action in _json(path) if path.suffix == ".json" else _parquet_state(path):
+            for action in json_actions(path) if path.suffix == ".json" else _parquet_state(path):
                 self._note(action)
 
     def _note(self, action: Action) -> None:
@@ -78,7 +78,7 @@ class CheckpointFiles:
         names = physical_partition_columns(self.state.metadata)
         if self._adds:
             yield from_adds(self._adds, partitions)
-        for path in [*self._files, *sidecars]:
+        for path in [*self.files, *sidecars]:
             if path.suffix != ".json":
                 yield from _parquet_files(path, names, partitions)
 
@@ -106,12 +106,12 @@ class CommitFile:
             yield from actions(lines, self._name)
 
 
-def _json(path: Path) -> Iterator[Action]:
+def json_actions(path: Path) -> Iterator[Action]:
     return actions(path.read_bytes(), path.name)
 
 
 def _parquet_state(path: Path) -> Iterator[Action]:
-    with _opened(path) as file:
+    with opened(path) as file:
         probes = {
             name: f"{name}.{field}" for name, (_, _, field) in _STATE.items() if _has(file, name, field)
         }
@@ -154,11 +154,11 @@ def _without_nulls(value: Any) -> Any:
 
 
 def _parquet_files(path: Path, names: Sequence[str], partitions: Partitions) -> Iterator[pa.RecordBatch]:
-    with _opened(path) as file:
+    with opened(path) as file:
         if "add" not in file.schema_arrow.names:
             return
         fields = {field.name for field in file.schema_arrow.field("add").type}
-        parsed = "stats_parsed" in fields and not ("stats" in fields and _any_stats(file))
+        parsed = "stats_parsed" in fields and not ("stats" in fields and any_stats(file))
         wanted = [f"add.{name}" for name in _FILE_FIELDS if name in fields]
         if not {"path", "partitionValues", "size"} <= fields:
             raise damaged(f"{path.name} has files without a path, partition values or a size")
@@ -172,7 +172,7 @@ def _parquet_files(path: Path, names: Sequence[str], partitions: Partitions) -> 
             if there.true_count < len(there):
                 children = {name: array.filter(there) for name, array in children.items()}
             if parsed:
-                children["stats"] = _completed(children.get("stats"), children["stats_parsed"])
+                children["stats"] = completed(children.get("stats"), children["stats_parsed"])
             made = from_checkpoint(children, names, partitions)
             # Text that is none would be noticed when an answer has begun.
             made.validate(full=True)
@@ -180,7 +180,7 @@ def _parquet_files(path: Path, names: Sequence[str], partitions: Partitions) -> 
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[pq.ParquetFile]:
+def opened(path: Path) -> Iterator[pq.ParquetFile]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -192,7 +192,7 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
         raise damaged(f"{path.name} is no readable Parquet file: {str(error).splitlines()[0]}") from None
 
 
-def _any_stats(file: pq.ParquetFile) -> bool:
+def any_stats(file: pq.ParquetFile) -> bool:
     """Whether files have statistics as JSON: what holds for the first ones, holds for them all."""
     for batch in file.iter_batches(_ROWS, columns=["add.path", "add.stats"]):
         path, stats = batch.column("add").flatten()
@@ -201,7 +201,7 @@ def _any_stats(file: pq.ParquetFile) -> bool:
     return False
 
 
-def _completed(stats: pa.Array | None, parsed: pa.StructArray) -> pa.Array:
+def completed(stats: pa.Array | None, parsed: pa.StructArray) -> pa.Array:
     """Statistics that a writer left out as JSON, made of those that it wrote as columns."""
     import pyarrow as pa
     import pyarrow.compute as pc

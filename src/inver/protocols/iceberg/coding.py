@@ -27,6 +27,9 @@ TABLE = TABLES + "/{table}"
 VIEWS = NAMESPACE + "/views"
 VIEW = VIEWS + "/{view}"
 
+CARE = b"inver-care"
+"""A header with the run of care that a commit belongs to: such a commit gives way to writers."""
+
 DONE = Response(204)
 
 T = TypeVar("T")
@@ -41,6 +44,16 @@ def caller(request: Request) -> Caller:
     if len(keys) > 1:
         raise Invalid("Idempotency-Key is given more than once", field="Idempotency-Key")
     return Caller(request.principal, request.request_id, keys[0].decode("latin-1"))
+
+
+def care_of(request: Request) -> str | None:
+    given = request.header(CARE)
+    if given is None:
+        return None
+    run = given.decode("latin-1")
+    if not (run.isascii() and run.isprintable() and 0 < len(run) <= 200):
+        raise Invalid("the header names a run of care", field="Inver-Care")
+    return run
 
 
 def decode(request: Request, decoder: Callable[[bytes], T]) -> T:

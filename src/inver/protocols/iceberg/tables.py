@@ -20,6 +20,7 @@ from inver.protocols.iceberg.answers import (
     Keys,
     delegation_of,
     etag,
+    listing,
     mode_of,
     table_answer,
     unchanged,
@@ -31,12 +32,12 @@ from inver.protocols.iceberg.coding import (
     TABLE,
     TABLES,
     caller,
+    care_of,
     decode,
     flag,
     identifier,
     namespace,
     ok,
-    page,
 )
 from inver.services.credentials import Credentials, Vended
 from inver.services.iceberg.commits import Loaded
@@ -89,13 +90,7 @@ class TableRoutes:
         ]
 
     async def names(self, request: Request) -> Response:
-        asks, (catalog, path) = caller(request), namespace(request)
-
-        async def fetch(after: str, limit: int) -> tuple[list[str], str | None]:
-            return await self._relations.page(asks, catalog, path, after, limit)
-
-        names, token = await page(fetch, request)
-        return ok(wire.Listing([wire.TableIdentifier(path, name) for name in names], token))
+        return await listing(request, self._relations)
 
     async def create(self, request: Request) -> Response:
         asks, (catalog, path) = caller(request), namespace(request)
@@ -132,13 +127,19 @@ class TableRoutes:
 
     async def commit(self, request: Request) -> Response:
         body = decode(request, iceberg.decode_commit)
+        if run := care_of(request):
+            body = iceberg.marked(body, run)
         loaded = await self._tables.commit(caller(request), identifier(request), body, request.body)
         return table_answer(loaded, None)
 
     async def transact(self, request: Request) -> Response:
         catalog = request.args[0]
+        run = care_of(request)
         changes = [
-            (Identifier(catalog, change.identifier.namespace, change.identifier.name), change)
+            (
+                Identifier(catalog, change.identifier.namespace, change.identifier.name),
+                iceberg.marked(change, run) if run else change,
+            )
             for change in decode(request, iceberg.decode_transaction)
             if change.identifier is not None
         ]

@@ -31,11 +31,12 @@ _PARAMETER = re.compile(r"([a-z]+)/\{([a-z_]+)\}")
 _UUID = {"type": "string", "format": "uuid"}
 _PATH_SCHEMAS: dict[str, Json] = {
     "tables/{id}": _UUID,
+    "runs/{id}": _UUID,
     "transactions/{id}": {"type": "string", "pattern": "^[0-9]{1,19}$"},
 }
 
 # An operation that names something in its body or query can miss it.
-_NAMING = frozenset({"principal", "securable", "operations"})
+_NAMING = frozenset({"principal", "securable", "operations", "catalog", "table"})
 
 
 class TokenForm(msgspec.Struct, kw_only=True):

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from inver.protocols.management import care_words
+
 ABOUT = """\
 Catalogs, schemas and tables of every format, transactions over them, events, principals, tokens and grants.
 
@@ -34,11 +36,13 @@ TAGS: dict[str, str] = {
     "grants": "Who may do what.",
     "shares": "What other organisations may read through Delta Sharing.",
     "recipients": "Who of other organisations reads shares, and by what they prove it.",
+    "care": "What is known of tables, what is worth doing to them, and the runs that do it.",
     "search": "Names and columns.",
     "server": "The server itself.",
 }
 
 OPERATIONS: dict[str, str] = {
+    **care_words.OPERATIONS,
     "transact": "All operations take effect together or none does. A commit wins only if its table stands at "
     "the version before it; with the token of a commit that has already won it is a replay and succeeds.",
     "list_events": "With `wait` the answer is held back until there is an event or the time is over.",
@@ -74,6 +78,7 @@ PATH_PARAMETERS: dict[str, tuple[str, str]] = {
     "groups/{group}": ("Name of the group.", "analysts"),
     "members/{principal}": ("Name of the principal.", "etl"),
     "tokens/{id}": ("Id of the token.", "01980000000070008000000000000000"),
+    "runs/{id}": ("Id of the run.", "01980000-0000-7000-8000-000000000000"),
     "shares/{share}": ("Name of the share.", "partners"),
     "recipients/{recipient}": ("Name of the recipient.", "acme"),
     "secrets/{id}": ("Id of the client secret.", "01980000-0000-7000-8000-000000000000"),
@@ -108,6 +113,7 @@ _AT = "Milliseconds since 1970-01-01 UTC."
 _BY = "Id of a principal."
 
 FIELDS: dict[str, str] = {
+    **care_words.FIELDS,
     "access_token": "The bearer token.",
     "activate": "Answer with an activation link; else with the profile itself.",
     "activation_url": "Where the recipient fetches its profile, once; null where the profile is given.",
@@ -298,6 +304,7 @@ FIELDS: dict[str, str] = {
 _ORDERS = ["main", "sales", "orders"]
 
 EXAMPLES: dict[str, Any] = {
+    **care_words.EXAMPLES,
     "AddToShare": {"name": _ORDERS, "as": ["sales", "orders"]},
     "AlterRecipient": {"networks": ["192.0.2.0/24"]},
     "AlterDescription": {"comment": "What was sold", "properties": {"team": "sales"}},

@@ -1,4 +1,4 @@
-"""How commits to Iceberg tables and views become versions.
+"""How commits to Iceberg tables and views are decided.
 
 Requirements are checked before anything is written, and again, on the newest state, whenever
 another commit was faster. The metadata file stands before the decision; the file of a commit that
@@ -12,33 +12,23 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from inver.domain import iceberg, ledger
 from inver.domain.grants import Action
-from inver.domain.iceberg import Change, CommitRequest, State
-from inver.domain.iceberg.snapshots import Snapshot, read_snapshot
-from inver.domain.iceberg.state import unchanged
-from inver.domain.iceberg.updates import AddSnapshot, AssignUuid
+from inver.domain.iceberg import CommitRequest, State
 from inver.domain.idempotency import KeyedRequest
-from inver.domain.ledger import MAX_OPERATIONS, Operation, Reason, Work
-from inver.domain.names import check_name, name_key
-from inver.domain.tables import Format, Table, TableKind
+from inver.domain.ledger import MAX_OPERATIONS, Reason
+from inver.domain.names import check_name
 from inver.errors import AlreadyExists, Conflict, Invalid, NotFound, Refused, Unavailable
-from inver.ids import new_id, random_uuid
 from inver.ports import KeyTaken
-from inver.services.access import Access
 from inver.services.context import Caller
-from inver.services.iceberg import naming
-from inver.services.iceberg.definition import columns_of, definition_of, history_of
-from inver.services.iceberg.files import CLEAN, Files, Leftovers, known_place
-from inver.services.iceberg.finding import Desk, Finder, Home, is_iceberg
+from inver.services.iceberg.drafts import Draft, Drafts
+from inver.services.iceberg.files import Files
+from inver.services.iceberg.finding import Desk, Finder, Home
 from inver.services.iceberg.naming import Identifier
-from inver.services.iceberg.places import Places, Site
 from inver.services.iceberg.settling import Settling
-from inver.services.iceberg.states import Held, States, Turns
+from inver.services.iceberg.states import States, Turns
 
 ATTEMPTS = 8
 WAIT_S = 0.01
-KNOWN_LIMIT = 10_000
 MAX_UPDATES = 10_000
 
 Changes = Sequence[tuple[Identifier, CommitRequest]]
@@ -54,40 +44,23 @@ class Loaded(msgspec.Struct, frozen=True):
     """The metadata as JSON in pieces, where somebody needed it already."""
 
 
-class Draft(msgspec.Struct, frozen=True):
-    """One table's part of a transaction that is about to be decided."""
-
-    table_id: str
-    version: int
-    change: Change
-    operations: tuple[Operation, ...] = ()
-    before: Held | None = None
-    work: tuple[Work, ...] = ()
-    table: Table | None = None
-
-
 class Commits:
     def __init__(
         self,
-        access: Access,
         finder: Finder,
         desk: Desk,
         states: States,
         files: Files,
-        places: Places,
         settling: Settling,
+        drafts: Drafts,
     ) -> None:
-        self._access = access
         self._finder = finder
         self._desk = desk
         self._states = states
         self._files = files
-        self._places = places
         self._settling = settling
         self._turns = Turns()
-        # What a name stood for, and in which epoch: what changes the rights to a table moves that on, and
-        # whether the table still has the name is for the decision to find out.
-        self._known: dict[str, tuple[int, Table]] = {}
+        self.drafts = drafts
 
     async def commit(
         self, caller: Caller, changes: Changes, keyed: KeyedRequest | None, view: bool = False
@@ -103,11 +76,11 @@ class Commits:
                 drafts = []
                 for key, group in groups.items():
                     requests = [request for _, request in group]
-                    draft = self._known_draft(caller, key, requests, view) if left == ATTEMPTS - 1 else None
-                    drafts.append(draft or await self.draft(caller, group[0][0], requests, view))
+                    draft = self.drafts.known(caller, key, requests, view) if left == ATTEMPTS - 1 else None
+                    drafts.append(draft or await self.drafts.of(caller, group[0][0], requests, view))
                 try:
                     found = await self.decide(caller, drafts, keyed)
-                    self._remember(caller, groups, drafts)
+                    self.drafts.remember(caller, groups, drafts)
                     return found
                 except (Conflict, NotFound, AlreadyExists) as lost:
                     if not left or not _was_overtaken(lost):
@@ -196,188 +169,6 @@ class Commits:
                 raise failure
         return [outcome for outcome in outcomes if not isinstance(outcome, BaseException)]
 
-    def _remember(
-        self, caller: Caller, groups: Mapping[str, Sequence[object]], drafts: Sequence[Draft]
-    ) -> None:
-        if len(self._known) + len(drafts) > KNOWN_LIMIT:
-            self._known.clear()
-        for key, draft in zip(groups, drafts, strict=True):
-            if draft.table is not None:
-                self._known[key] = (caller.principal.epoch, draft.table)
-
-    def _known_draft(
-        self, caller: Caller, key: str, requests: Sequence[CommitRequest], view: bool
-    ) -> Draft | None:
-        """The next version by what this process remembers, without asking the database.
-
-        The decision finds out whether that is still so. Nothing is refused on the ground of it, and
-        whatever is more than a new version of the table as it is takes the whole way.
-        """
-        epoch, table = self._known.get(key, (None, None))
-        if table is None or epoch != caller.principal.epoch or requests[0].is_create:
-            return None
-        if (table.kind is TableKind.VIEW) is not view:
-            return None
-        held = self._states.known(table.id)
-        if held is None or self._access.permitted(caller, Action.COMMIT, table.id) is None:
-            return None
-        try:
-            change = iceberg.commit(held.state, requests, now_ms=self._desk.now(), file_id=random_uuid())
-            if not change.changed or change.state.head.location != held.state.head.location:
-                return None
-            return self._version(table, held, change, requests, None)
-        except (Conflict, Invalid):
-            return None
-
-    async def draft(
-        self, caller: Caller, identifier: Identifier, requests: list[CommitRequest], view: bool
-    ) -> Draft:
-        """What the requests make of a table as it is now. Nothing is written yet."""
-        if not view and requests[0].is_create:
-            home = await self._finder.namespace(
-                caller, identifier.catalog, identifier.namespace, Action.CREATE_TABLE
-            )
-            table = await self._finder.named(identifier)
-            if table is None:
-                return await self._first(caller, home, identifier, requests)
-            if table.kind is TableKind.VIEW or not is_iceberg(table):
-                raise naming.taken(identifier, view, table.kind is TableKind.VIEW)
-        else:
-            find = self._finder.view if view else self._finder.table
-            table = await find(caller, identifier, Action.COMMIT)
-        held = await self._states.of(table)
-        try:
-            change = iceberg.commit(held.state, requests, now_ms=self._desk.now(), file_id=random_uuid())
-        except (Conflict, Invalid):
-            # Sent again by who did not hear the answer: the snapshot is in the table, and its files in use.
-            if not all(_is_applied(held.state, request) for request in requests):
-                raise
-            change = unchanged(held.state)
-        if not change.changed:
-            return Draft(table.id, held.version, change)
-        return await self._next(caller, identifier, table, held, change, requests)
-
-    async def _next(
-        self,
-        caller: Caller,
-        identifier: Identifier,
-        table: Table,
-        held: Held,
-        change: Change,
-        requests: Sequence[CommitRequest],
-    ) -> Draft:
-        """The version after the one that is held, wherever it is to lie."""
-        location = change.state.head.location
-        site = None
-        if known_place(location) != known_place(table.location):
-            home = await self._finder.namespace(caller, identifier.catalog, identifier.namespace)
-            site = await self._places.returned(caller, home, table.id, location, change.state.is_view)
-        return self._version(table, held, change, requests, site)
-
-    def _version(
-        self, table: Table, held: Held, change: Change, requests: Sequence[CommitRequest], site: Site | None
-    ) -> Draft:
-        added = added_snapshots(requests)
-        self._places.check(change.state, held.state, added)
-        operation, payload, counts = history_of(change.state, added, _action(requests))
-        append = ledger.Append(
-            table_id=table.id,
-            version=held.version + 1,
-            token=_token(change.state),
-            operation=operation,
-            payload=payload,
-            counts=counts,
-            head=change.head,
-            parts=change.parts,
-            definition=definition_of(change.state, held.state),
-            place=site.place() if site else None,
-            named=name_key(table.name),
-        )
-        return Draft(
-            table.id,
-            append.version,
-            change,
-            (*(site.ways if site else ()), append),
-            held,
-            _leftovers(table.id, change, held.state),
-            # One that moves is looked at again.
-            None if site else table,
-        )
-
-    async def _first(
-        self, caller: Caller, home: Home, identifier: Identifier, requests: Sequence[CommitRequest]
-    ) -> Draft:
-        """A staged table becomes one; later changes of the same transaction are part of its first version."""
-        first = requests[0]
-        now, file_id, uuid = self._desk.now(), random_uuid(), new_id()
-        change = iceberg.create(first, now_ms=now, uuid=uuid, file_id=file_id)
-        for request in requests[1:]:
-            iceberg.check(change.state, request.requirements)
-            first = msgspec.structs.replace(first, updates=(*first.updates, *request.updates))
-            change = iceberg.create(first, now_ms=now, uuid=uuid, file_id=file_id)
-        head = change.state.head
-        site = await self._places.returned(caller, home, head.uuid, head.location)
-        assigned = any(type(update) is AssignUuid for update in first.updates)
-        table_id = head.uuid.lower() if site.kind is TableKind.MANAGED or not assigned else new_id()
-        return self.creation(home, identifier, table_id, site, change, added_snapshots(requests))
-
-    def creation(
-        self,
-        home: Home,
-        identifier: Identifier,
-        table_id: str,
-        site: Site,
-        change: Change,
-        added: tuple[Snapshot, ...] = (),
-    ) -> Draft:
-        """A new table or view with its first version."""
-        self._places.check(change.state, None, added)
-        columns, names = columns_of(iceberg.current_schema(change.state))
-        properties = change.state.head.properties
-        operation, payload, counts = history_of(change.state, added, "create")
-        create = ledger.CreateTable(
-            id=table_id,
-            schema_id=home.schema.id,
-            name=check_name(identifier.name, "name"),
-            format=Format.ICEBERG,
-            kind=site.kind,
-            location=site.location.text,
-            location_key=site.location.prefix,
-            version=-1,
-            comment=properties.get("comment"),
-            properties=properties,
-            columns=columns,
-            column_names=names,
-        )
-        append = ledger.Append(
-            table_id=table_id,
-            version=0,
-            token=_token(change.state),
-            operation=operation,
-            payload=payload,
-            counts=counts,
-            head=change.head,
-            parts=change.parts,
-        )
-        return Draft(table_id, 0, change, (*site.ways, create, append))
-
-
-def added_snapshots(requests: Sequence[CommitRequest]) -> tuple[Snapshot, ...]:
-    return tuple(
-        read_snapshot(bytes(update.snapshot))
-        for request in requests
-        for update in request.updates
-        if type(update) is AddSnapshot
-    )
-
-
-def _is_applied(state: State, request: CommitRequest) -> bool:
-    """A staged table has an id that nobody else knows; one without a snapshot is recognised by that alone."""
-    if request.is_create and not added_snapshots([request]):
-        ids = [update.uuid.lower() for update in request.updates if type(update) is AssignUuid]
-        return ids == [state.head.uuid.lower()]
-    return iceberg.is_applied(state, request)
-
 
 def _was_overtaken(lost: Refused) -> bool:
     """Whether others changed the tables meanwhile; what the client got wrong is not tried again.
@@ -388,20 +179,3 @@ def _was_overtaken(lost: Refused) -> bool:
         overtaken = (Reason.VERSION_TAKEN, Reason.VERSION_GAP)
         return bool(lost.conflicts) and all(detail.reason in overtaken for detail in lost.conflicts)
     return getattr(lost, "kind", None) in ("table", "schema")
-
-
-def _action(requests: Sequence[CommitRequest]) -> str:
-    return next((update.tag() for request in requests for update in request.updates), "commit")
-
-
-def _token(state: State) -> str:
-    """The file is this attempt's own, and no other's."""
-    assert state.head.metadata_location is not None
-    return state.head.metadata_location.rpartition("/")[2]
-
-
-def _leftovers(table_id: str, change: Change, before: State) -> tuple[Work, ...]:
-    if not change.removed_files:
-        return ()
-    leftovers = Leftovers(before.head.location, change.removed_files)
-    return (Work(kind=CLEAN, subject=table_id, payload=msgspec.json.encode(leftovers)),)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from inver.domain import iceberg
 from inver.domain.iceberg import State
-from inver.domain.iceberg.snapshots import Snapshot
-from inver.domain.ledger import Counts, Definition
+from inver.domain.iceberg.snapshots import Snapshot, read_snapshot
+from inver.domain.iceberg.state import NO_SNAPSHOT, SCHEMA, SNAPSHOT, Head
+from inver.domain.ledger import Counts, Definition, Whole
 
 _encode = msgspec.json.encode
 _decode = msgspec.json.decode
@@ -45,15 +46,31 @@ _COUNTS = {
     "bytes_added": "added-files-size",
     "bytes_removed": "removed-files-size",
 }
+# What a snapshot removed is there again when it is taken back.
+_UNDONE = {
+    f"{what}_{after}": _COUNTS[f"{what}_{before}"]
+    for what in ("rows", "files", "bytes")
+    for after, before in (("added", "removed"), ("removed", "added"))
+}
 
 
 class Payload(msgspec.Struct, omit_defaults=True, rename="kebab"):
-    """The permanent record of one version."""
+    """The permanent record of one version.
+
+    `current_snapshot_id` is what the main branch names, and the schemas that the version knows are those up
+    to `last_schema_id`: with them, an old version can be read without its metadata file.
+    """
 
     metadata_location: str | None
     snapshot_id: int | None = None
     sequence_number: int | None = None
     operation: str | None = None
+    current_snapshot_id: int = NO_SNAPSHOT
+    current_schema_id: int | None = None
+    last_schema_id: int | None = None
+
+
+read_payload = msgspec.json.Decoder(Payload).decode
 
 
 def definition_of(state: State, before: State) -> Definition | None:
@@ -81,28 +98,67 @@ def columns_of(schema: bytes) -> tuple[bytes, tuple[str, ...]]:
     return _encode(columns), tuple(column["name"] for column in columns)
 
 
-def history_of(state: State, added: Sequence[Snapshot], action: str) -> tuple[str, bytes, bytes | None]:
-    """Operation, payload and counts of a commit's row; `added` are the snapshots that it brings."""
+def history_of(
+    state: State, added: Sequence[Snapshot], action: str, taken_back: Sequence[Snapshot] = ()
+) -> tuple[str, bytes, bytes | None]:
+    """Operation, payload and counts of a commit's row.
+
+    `added` are the snapshots that it brings, `taken_back` those that it undoes.
+    """
     payload = Payload(state.head.metadata_location)
+    if isinstance(state.head, Head):
+        payload.current_snapshot_id = state.head.current_snapshot_id
+        payload.current_schema_id = state.head.current_schema_id
+        payload.last_schema_id = max(map(int, state.parts(SCHEMA).keys()))
+    counts = _counts(state, added, taken_back)
     if not added:
-        return action, _encode(payload), None
+        return action, _encode(payload), counts
     last = added[-1]
     summary = last.summary or {}
     payload.snapshot_id = last.snapshot_id
     payload.sequence_number = last.sequence
     payload.operation = summary.get("operation")
-    return payload.operation or action, _encode(payload), _counts(added)
+    return payload.operation or action, _encode(payload), counts
 
 
-def _counts(added: Sequence[Snapshot]) -> bytes:
-    found: dict[str, int] = {}
-    for snapshot in added:
-        summary = snapshot.summary or {}
-        for name, word in _COUNTS.items():
-            text = summary.get(word, "")
-            if text.isascii() and text.isdigit() and len(text) < 19:
-                found[name] = found.get(name, 0) + int(text)
+def _counts(state: State, added: Sequence[Snapshot], taken_back: Sequence[Snapshot]) -> bytes | None:
+    if not isinstance(state.head, Head):
+        return None
+    found: dict[str, Any] = {"whole": _whole(state, state.head.current_snapshot_id, added)}
+    for snapshots, words in ((added, _COUNTS), (taken_back, _UNDONE)):
+        for snapshot in snapshots:
+            summary = snapshot.summary or {}
+            for name, word in words.items():
+                if (value := _number(summary, word)) is not None:
+                    found[name] = found.get(name, 0) + value
     return _encode(Counts(**found))
+
+
+def _whole(state: State, current: int, added: Sequence[Snapshot]) -> Whole:
+    """The table as its main branch shows it, in the words of the snapshot that this is."""
+    snapshots = state.parts(SNAPSHOT)
+    if current == NO_SNAPSHOT:
+        return Whole(0, 0, 0, 0, 0, len(snapshots), 0)
+    last = next((each for each in reversed(added) if each.snapshot_id == current), None)
+    if last is None and (body := snapshots.get(str(current))) is not None:
+        last = read_snapshot(body)
+    summary = (last.summary or {}) if last is not None else {}
+    positions, equalities = (_number(summary, f"total-{kind}-deletes") for kind in ("position", "equality"))
+    made, kept = (_number(summary, f"manifests-{what}") for what in ("created", "kept"))
+    return Whole(
+        _number(summary, "total-data-files"),
+        _number(summary, "total-files-size"),
+        _number(summary, "total-records"),
+        _number(summary, "total-delete-files"),
+        None if positions is None or equalities is None else positions + equalities,
+        len(snapshots),
+        None if made is None or kept is None else made + kept,
+    )
+
+
+def _number(summary: Mapping[str, str], word: str) -> int | None:
+    text = summary.get(word, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
 
 
 def _column(field: dict[str, Any], position: int) -> dict[str, Any]:

@@ -54,6 +54,8 @@ class Reports:
         by, now = caller.principal.id, self._desk.now()
         word = kind.value.partition("-")[0]
         await self._store.add_report(table.id, version, now, by, body, word)
+        if kind is ReportType.SCAN:
+            await self._store.count_scan(table.id, now)
 
     async def _version(self, table: Table, snapshot_id: int) -> int:
         """The version that brought the snapshot; the newest one if that is long ago."""

@@ -1,0 +1,1 @@
+"""Delta tables as a job sees them: their logs, read and written beside the catalog."""

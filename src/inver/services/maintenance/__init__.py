@@ -1,0 +1,1 @@
+"""Care of tables: what is known of them, what is worth doing, and who does it."""
