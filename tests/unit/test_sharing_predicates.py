@@ -266,6 +266,34 @@ def test_predicates_as_json(node, kept):
     assert made.keep_partition(ROW) is kept
 
 
+@pytest.mark.parametrize("op", ["equal", "lessThan", "lessThanOrEqual", "greaterThan", "greaterThanOrEqual"])
+@pytest.mark.parametrize(
+    ("value", "cut"),
+    [
+        ("2024-02-29T23:59:59.123456Z", "2024-02-29T23:59:59.123Z"),
+        ("1969-12-31T23:59:59.876544Z", "1969-12-31T23:59:59.877Z"),
+    ],
+)
+def test_timestamps_in_json_may_have_lost_their_microseconds(op: str, value: str, cut: str):
+    """Rows of exactly that moment, or just before or after it, are not left out."""
+    made = hint(json.dumps(tree(op, column("at", "timestamp"), literal(cut, "timestamp"))), [], METADATA)
+    assert made is not None
+    assert made.keep_partition({**ROW, "at": value})
+    for near in ("2024-02-29T23:59:58.9Z", "2024-03-01T00:00:01Z"):
+        wanted = {"equal": False}.get(op, (near < value) == op.startswith("less"))
+        assert made.keep_partition({**ROW, "at": near}) is wanted
+
+
+@pytest.mark.parametrize("moment", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"])
+def test_the_first_and_the_last_moment_are_bounds_like_others(moment: str):
+    told = stats(moment, moment, column="seen")
+    assert by_file(f"seen = '{moment}'", told)
+    made = hint(json.dumps(tree("equal", column("seen"), literal(moment, "timestamp"))), [], METADATA)
+    assert made is not None
+    assert made.keep_file(ROW, told)
+    assert made.keep_partition({**ROW, "at": moment})
+
+
 @pytest.mark.parametrize(
     "text",
     [

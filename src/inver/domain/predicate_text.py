@@ -74,7 +74,9 @@ def _node(node: dict[str, Any], depth: int) -> Predicate:
         return ColumnRef(str(node["name"]))
     if op == "literal":
         value = node.get("value")
-        return Literal(None if value is None else str(value), _JSON_TYPES[node["valueType"]])
+        kind = _JSON_TYPES[node["valueType"]]
+        # Spark's connector writes no more of a timestamp than its milliseconds.
+        return Literal(None if value is None else str(value), kind, cut=kind == "timestamp")
     children = tuple(_node(child, depth + 1) for child in node["children"])
     if op in ("and", "or") and len(children) > 1:
         return Both(children) if op == "and" else Either(children)

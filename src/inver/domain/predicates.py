@@ -31,10 +31,14 @@ class ColumnRef(msgspec.Struct, frozen=True):
 
 
 class Literal(msgspec.Struct, frozen=True):
-    """`text` is None for null. `kind` is a Delta type, or None if the other side decides."""
+    """`text` is None for null. `kind` is a Delta type, or None if the other side decides.
+
+    `cut` is whether less than a millisecond of a timestamp may be missing.
+    """
 
     text: str | None
     kind: str | None = None
+    cut: bool = False
 
 
 class Compare(msgspec.Struct, frozen=True):
@@ -61,6 +65,7 @@ class Either(msgspec.Struct, frozen=True):
 
 Predicate: TypeAlias = ColumnRef | Literal | Compare | IsNull | Not | Both | Either
 
+_MILLISECOND = datetime.timedelta(milliseconds=1)
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
 
 
@@ -195,9 +200,20 @@ def _compared(each: Compare, by_name: Mapping[str, Column], known: Callable[[Col
         return ANYTHING
     facts = known(column)
     outcomes = NULL if facts.may_be_null else 0
+    low, high = facts.low, facts.high
+    if right.cut:
+        # Towards 1970, so before that the value is smaller than what is left of it.
+        low, high = _moved(low, -_MILLISECOND), _moved(high, _MILLISECOND)
     if facts.may_be_value:
-        outcomes |= _against(op, facts.low, facts.high, value)
+        outcomes |= _against(op, low, high, value)
     return outcomes
+
+
+def _moved(moment: datetime.datetime | None, by: datetime.timedelta) -> datetime.datetime | None:
+    try:
+        return None if moment is None else moment + by
+    except OverflowError:
+        return None
 
 
 def _against(op: str, low: Value, high: Value, value: Value) -> int:
@@ -285,7 +301,7 @@ def _of_statistics(column: Column, stats: Any) -> Known:
         high = None
     elif isinstance(high, datetime.datetime):
         # Writers cut timestamps to milliseconds.
-        high += datetime.timedelta(milliseconds=1)
+        high = _moved(high, _MILLISECOND)
     only_nulls = isinstance(nulls, int) and nulls == stats.num_records
     return Known(low, high, nulls != 0, not only_nulls)
 

@@ -3,7 +3,8 @@
 Each further line is JSON: `{"sql": ...}` answers its rows; with `repeat` it is run so many times,
 `{i}` being the number of the round. `{"plan": table, ...}` answers the files of a scan of an Iceberg
 table, as Iceberg's own planner gives them. `{"stream": table, "rows": [...], "folder": ...}` appends the
-rows as new input of one stream.
+rows as new input of one stream. `{"follow": options, "folder": ...}` lets a stream of a shared table take
+what is there now into files of the folder.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ def rows(frame: Any) -> list[dict[str, Any]]:
 def run(spark: Any, given: dict[str, Any]) -> Any:
     if "stream" in given:
         return stream(spark, Path(given["folder"]), given["stream"], given["rows"])
+    if "follow" in given:
+        return follow(spark, Path(given["folder"]), given["follow"])
     if "plan" in given:
         return plan(spark, **given)
     for i in range(given.get("repeat", 0)):
@@ -43,6 +46,19 @@ def stream(spark: Any, folder: Path, table: str, values: list[dict[str, Any]]) -
         .writeStream.option("checkpointLocation", str(folder / "checkpoint"))
         .trigger(availableNow=True)
         .toTable(table)
+    )
+    query.awaitTermination()
+
+
+def follow(spark: Any, folder: Path, options: dict[str, str]) -> None:
+    query = (
+        spark.readStream.format("deltaSharing")
+        .options(**options)
+        .load()
+        .writeStream.format("parquet")
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(folder / "rows"))
     )
     query.awaitTermination()
 
