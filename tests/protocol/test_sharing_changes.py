@@ -282,6 +282,21 @@ def test_changes_of_a_managed_table_reach_to_its_latest_ratified_commit(provider
         assert guest.good("GET", name, params=at, headers=DELTA).headers["delta-table-version"] == "2"
 
 
+def test_a_remove_without_size_is_completed_from_files_that_nobody_was_told_of(provider: Provider):
+    """Of change data and of a rewrite, the files themselves are no change."""
+    log = provider.table("bare", add("a.parquet", 1), partitions=(), **FEED)
+    log.commit(1, cdc("_change_data/c.parquet", 3), remove("a.parquet", size=1), add("b.parquet", 22))
+    log.commit(2, remove("b.parquet", size=22, dataChange=False), add("d.parquet", 44, dataChange=False))
+    log.commit(3, cdc("_change_data/e.parquet", 5), add("f.parquet", 66))
+    log.commit(4, remove("d.parquet"), remove("f.parquet"))
+    share = provider.share({"bare": {}})
+    guest, path = provider.recipient(share), f"{share}.sales.bare/changes"
+    for headers in ({}, DELTA):
+        for start in (0, 1, 2, 3, 4):
+            lines = guest.lines("GET", path, params={"startingVersion": start}, headers=headers)
+            assert told(lines)[-2:] == [("remove", 4, 44), ("remove", 4, 66)], start
+
+
 def test_refusals_of_the_seed(feed: Feed, provider: Provider):
     """A request that is malformed, unproved, forbidden, or about what is not there."""
     guest: Guest = feed.guest

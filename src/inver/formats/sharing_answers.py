@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, TypeAlias
 
-from inver.domain.delta_actions import DataFile, TableHead
+import msgspec
+
+from inver.domain.delta_actions import CommitChanges, DataFile, TableHead
 from inver.domain.predicates import Filter
 from inver.domain.sharing import Capabilities, Moment, ResponseFormat
 from inver.errors import Unsupported
 from inver.formats.delta_log.changes import ChangePlan, changes, plan_changes
+from inver.formats.delta_log.gathered import Adds, Gathered
 from inver.formats.delta_log.listing import Listing
 from inver.formats.delta_log.reader import LogReader
 from inver.formats.delta_log.snapshot import FileBatch, KeepFile, KeepPartition, Snapshot
@@ -21,6 +24,9 @@ from inver.formats.delta_log.source import Log
 from inver.formats.delta_log.threads import pulled
 from inver.formats.sharing_lines import FileLines, HeadLines, Sign, end_line, limited
 from inver.ports import ObjectInfo, ObjectStore
+
+Place: TypeAlias = tuple[int, int]
+"""A commit of a range, and a file of that commit."""
 
 _CHUNK_FILES = 2_000
 """Changes are gathered until they are about so many files, since most commits have few."""
@@ -37,12 +43,19 @@ class SharedLogs:
 
     @cached_property
     def _reader(self) -> LogReader:
+        return LogReader(self._ready())
+
+    @cached_property
+    def _gathered(self) -> Gathered:
+        return Gathered(self._ready())
+
+    def _ready(self) -> Path:
         if find_spec("pyarrow") is None:
             raise Unsupported(
                 "this server cannot read Delta logs", fix="install inver[sharing] where it runs"
             )
         self._folder.mkdir(parents=True, exist_ok=True)
-        return LogReader(self._folder)
+        return self._folder
 
     def open(
         self,
@@ -52,6 +65,23 @@ class SharedLogs:
         tail: Mapping[int, ObjectInfo] | None = None,
     ) -> SharedLog:
         return SharedLog(self._reader, Log(store, table, latest, tail or {}))
+
+    async def gathered(self, name: str, version: int, head: TableHead, adds: Adds) -> Snapshot:
+        return await self._gathered.snapshot(name, version, head, adds)
+
+    async def totals(self, snapshot: Snapshot, admitted: Filter | None) -> tuple[int, int]:
+        return await _totals(snapshot, admitted)
+
+    def changed(
+        self,
+        commits: Callable[[int], AsyncIterator[CommitChanges]],
+        start: int,
+        at_start: TableHead,
+        lines: SharedLines,
+        admitted: Filter | None,
+        **how: Any,
+    ) -> AsyncIterator[tuple[bytes, Place | None]]:
+        return _changed(commits, start, at_start, lines, admitted, **how)
 
     def lines(
         self,
@@ -107,12 +137,9 @@ class SharedLog:
         return await self._reader.snapshot(self._log, version, base=base, listed=await self._listing())
 
     async def totals(self, snapshot: Snapshot, admitted: Filter | None) -> tuple[int, int]:
-        """How many files, and how many bytes, somebody is shown of a version."""
-        if admitted is None:
-            return snapshot.files, snapshot.bytes
-        return await asyncio.to_thread(_count, _batches(snapshot, None, admitted))
+        return await _totals(snapshot, admitted)
 
-    async def changes(self, start: int, end: int) -> ChangePlan:
+    async def changes(self, start: int, end: int, *, noted: str = "") -> ChangePlan:
         return await plan_changes(self._reader, self._log, await self._listing(), start, end)
 
     async def _listing(self) -> Listing:
@@ -120,53 +147,59 @@ class SharedLog:
             self._listed = await self._reader.listing(self._log)
         return self._listed
 
-    async def changed(
-        self,
-        plan: ChangePlan,
-        lines: SharedLines,
-        admitted: Filter | None,
-        *,
-        change_data: bool,
-        metadata: bool,
-        protocol: bool,
-        skip: tuple[int, int] = (0, 0),
-        most: int | None = None,
-    ) -> AsyncIterator[tuple[bytes, tuple[int, int] | None]]:
-        """Lines of a range of commits, and with the last of a page where the next one starts.
+    def changed(
+        self, plan: ChangePlan, lines: SharedLines, admitted: Filter | None, *, change_data: bool, **how: Any
+    ) -> AsyncIterator[tuple[bytes, Place | None]]:
+        def commits(skip: int) -> AsyncIterator[CommitChanges]:
+            return changes(self._reader, plan, change_data=change_data, skip=skip)
 
-        A place is a commit of the plan and a file of it.
-        """
-        gathered: list[bytes] = []
-        count, left, at = 0, most, skip[0]
-        async for commit in changes(self._reader, plan, change_data=change_data, skip=skip[0]):
-            files = [file for file in commit.files if _admitted(file, admitted)]
-            passed = skip[1] if at == skip[0] else 0
-            if left is not None and left == 0 and len(files) > passed:
-                yield b"".join(gathered), (at, passed)
+        return _changed(commits, plan.start, plan.at_start, lines, admitted, **how)
+
+
+async def _changed(
+    commits: Callable[[int], AsyncIterator[CommitChanges]],
+    start: int,
+    at_start: TableHead,
+    lines: SharedLines,
+    admitted: Filter | None,
+    *,
+    metadata: bool,
+    protocol: bool,
+    skip: Place = (0, 0),
+    most: int | None = None,
+) -> AsyncIterator[tuple[bytes, Place | None]]:
+    """Lines of a range of commits, and with the last of a page where the next one starts."""
+    gathered: list[bytes] = []
+    count, left, at = 0, most, skip[0]
+    async for commit in commits(skip[0]):
+        files = [file for file in commit.files if _admitted(file, admitted)]
+        passed = skip[1] if at == skip[0] else 0
+        if left is not None and left == 0 and len(files) > passed:
+            yield b"".join(gathered), (at, passed)
+            return
+        if not passed and commit.version > start:
+            if protocol and commit.protocol is not None:
+                head = commit.metadata or at_start.metadata
+                gathered.append(lines.protocol(commit.protocol, head, commit.version))
+            if metadata and commit.metadata is not None:
+                gathered.append(lines.metadata(commit.metadata, version=commit.version))
+        taken = files[passed:] if left is None else files[passed : passed + left]
+        told = msgspec.structs.replace(commit, files=taken)
+        if len(taken) > _AT_ONCE:
+            gathered.append(await asyncio.to_thread(lines.changes, told))
+        else:
+            gathered.append(lines.changes(told))
+        count += len(taken)
+        if left is not None:
+            left -= len(taken)
+            if passed + len(taken) < len(files):
+                yield b"".join(gathered), (at, passed + len(taken))
                 return
-            if not passed and commit.version > plan.start:
-                if protocol and commit.protocol is not None:
-                    head = commit.metadata or plan.at_start.metadata
-                    gathered.append(lines.protocol(commit.protocol, head, commit.version))
-                if metadata and commit.metadata is not None:
-                    gathered.append(lines.metadata(commit.metadata, version=commit.version))
-            taken = files[passed:] if left is None else files[passed : passed + left]
-            told = replace(commit, files=taken)
-            if len(taken) > _AT_ONCE:
-                gathered.append(await asyncio.to_thread(lines.changes, told))
-            else:
-                gathered.append(lines.changes(told))
-            count += len(taken)
-            if left is not None:
-                left -= len(taken)
-                if passed + len(taken) < len(files):
-                    yield b"".join(gathered), (at, passed + len(taken))
-                    return
-            at += 1
-            if count >= _CHUNK_FILES:
-                yield b"".join(gathered), None
-                gathered, count = [], 0
-        yield b"".join(gathered), None
+        at += 1
+        if count >= _CHUNK_FILES:
+            yield b"".join(gathered), None
+            gathered, count = [], 0
+    yield b"".join(gathered), None
 
 
 def _admitted(file: DataFile, admitted: Filter | None) -> bool:
@@ -242,6 +275,13 @@ def _batches(
     if hint is not None and not hint.partitions_only:
         keep_file = hint.keep_file
     return snapshot.batches(keep_partition, keep_file, skip=skip)
+
+
+async def _totals(snapshot: Snapshot, admitted: Filter | None) -> tuple[int, int]:
+    """How many files, and how many bytes, somebody is shown of a version."""
+    if admitted is None:
+        return snapshot.files, snapshot.bytes
+    return await asyncio.to_thread(_count, _batches(snapshot, None, admitted))
 
 
 def _count(batches: Iterator[FileBatch]) -> tuple[int, int]:

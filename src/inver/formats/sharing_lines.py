@@ -19,6 +19,7 @@ from inver.domain.delta_actions import (
     CHANGE_DATA_FEED,
     Add,
     Cdc,
+    CommitChanges,
     DataFile,
     DeletionVector,
     Metadata,
@@ -30,7 +31,6 @@ from inver.domain.delta_actions import (
 from inver.domain.delta_schema import shared_schema
 from inver.domain.sharing import Capabilities, ResponseFormat, shared_metadata, shared_protocol
 from inver.formats.deletion_vectors import INLINE, place
-from inver.formats.delta_log.changes import CommitChanges
 from inver.formats.delta_log.snapshot import FileBatch
 
 Sign = Callable[[Sequence[str]], Sequence[str]]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import json
+import logging
 import sys
 import time
 from pathlib import Path
@@ -26,8 +27,8 @@ Columns = dict[str, list[Any]]
 def plain(value: Any) -> Any:
     if value is None or value is pd.NaT or (isinstance(value, float) and value != value):
         return None
-    if hasattr(value, "item"):
-        value = value.item()
+    if hasattr(value, "tolist"):
+        value = value.tolist()
     if isinstance(value, pd.Timestamp | datetime.datetime):
         moment = pd.Timestamp(value)
         return (moment.tz_localize("UTC") if moment.tz is None else moment.tz_convert("UTC")).isoformat()
@@ -173,18 +174,30 @@ def typed(kind: str, value: Any) -> Any:
     return decimal.Decimal(value) if kind == "decimal" else value
 
 
+class Told(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(record.getMessage())
+
+
 def main() -> None:
     asked = json.loads(sys.stdin.readline())
     steps = Steps(str(Path(asked["profile"])))
-    answers = []
+    told = Told()
+    logging.basicConfig(level=logging.INFO, handlers=[told])
+    answers: list[dict[str, Any]] = []
     for step in asked["steps"]:
         name = step.pop("do")
-        started = time.monotonic()
+        told.messages.clear()
         try:
             answers.append({"value": getattr(steps, name)(**step)})
         except Exception as error:
             answers.append({"error": f"{type(error).__name__}: {error}"})
-        answers[-1]["seconds"] = time.monotonic() - started
+        # It says so when it takes a failure for a passing one, and asks again for minutes.
+        answers[-1]["retries"] = [message for message in told.messages if "to retry" in message]
     print(json.dumps(answers))
 
 

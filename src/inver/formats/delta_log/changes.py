@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from inver.domain.delta_actions import (
     Add,
+    CommitChanges,
     CommitInfo,
     DataFile,
     FileKey,
     Metadata,
-    Protocol,
     Remove,
     TableHead,
     Words,
@@ -61,6 +61,10 @@ class ChangePlan:
             commit.facts.vectors and not (change_data and commit.facts.recorded) for commit in self.commits
         )
 
+    def noted(self, place: int) -> str:
+        """Nothing: every page looks through the commits."""
+        return ""
+
     @property
     def later_metadata(self) -> list[tuple[int, Metadata]]:
         return [
@@ -68,17 +72,6 @@ class ChangePlan:
             for commit in self.commits[1:]
             if commit.facts.metadata is not None
         ]
-
-
-@dataclass(frozen=True, slots=True)
-class CommitChanges:
-    """`protocol` and `metadata` are set where the commit changes them."""
-
-    version: int
-    timestamp: int
-    files: Sequence[DataFile]
-    protocol: Protocol | None = None
-    metadata: Metadata | None = None
 
 
 def changed_files(commit: Iterable[Action], *, change_data: bool = True) -> list[DataFile]:
@@ -165,20 +158,27 @@ async def changes(
     commits = iter(plan.commits[0 if lost else skip :])
     for window in windows([commit.file for commit in plan.commits[0 if lost else skip :]]):
         contents = await read_all(plan.log.store, window)
-        for files in await in_thread(_decoded, window, contents, change_data):
+        for files, added in await in_thread(_decoded, window, contents, change_data, lost is not None):
             if lost is not None:
-                files = await lost.completed(files)
+                await lost.complete(files, added)
             commit = next(commits)
             if commit.version >= plan.start + skip:
                 facts = commit.facts
                 yield CommitChanges(commit.version, commit.timestamp, files, facts.protocol, facts.metadata)
 
 
-def _decoded(window: Sequence[LogFile], contents: Sequence[bytes], change_data: bool) -> list[list[DataFile]]:
-    return [
-        changed_files(actions(data, file.info.path), change_data=change_data)
-        for file, data in zip(window, contents, strict=True)
-    ]
+def _decoded(
+    window: Sequence[LogFile], contents: Sequence[bytes], change_data: bool, adds: bool
+) -> list[tuple[list[DataFile], list[Add]]]:
+    """The files that are told of each commit, and if they are wanted all that it adds."""
+    found = []
+    for file, data in zip(window, contents, strict=True):
+        commit: Iterable[Action] = actions(data, file.info.path)
+        if adds:
+            commit = list(commit)
+        told = changed_files(commit, change_data=change_data)
+        found.append((told, [each.add for each in commit if each.add is not None] if adds else []))
+    return found
 
 
 class _Lost:
@@ -190,11 +190,11 @@ class _Lost:
         self._plan = plan
         self._known: dict[str, tuple[int, Words]] = {}
 
-    async def completed(self, files: list[DataFile]) -> list[DataFile]:
+    async def complete(self, files: Sequence[DataFile], added: Sequence[Add]) -> None:
+        """`added` are all files that the commit adds: of change data and of rewrites, nobody is told."""
         bare = [file for file in files if isinstance(file, Remove) and _is_bare(file)]
-        for file in files:
-            if isinstance(file, Add):
-                self._known[decoded(file.path)] = file.size, file.partition_values
+        for add in added:
+            self._known[decoded(add.path)] = add.size, add.partition_values
         for file in bare:
             path = decoded(file.path)
             if path not in self._known:
@@ -202,7 +202,6 @@ class _Lost:
             size, values = self._known.get(path) or (await self._size_of(path), {})
             file.size = size if file.size is None else file.size
             file.partition_values = values if file.partition_values is None else file.partition_values
-        return files
 
     async def _look_back(self, paths: Sequence[str]) -> None:
         if self._plan.start == 0:

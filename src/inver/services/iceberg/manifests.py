@@ -93,16 +93,25 @@ class Manifests:
                 own = (Manifest(path=path, added_snapshot_id=snapshot.snapshot_id) for path in paths)
                 named |= {manifest.path: manifest for manifest in own}
 
-        async def read(path: str) -> list[Manifest]:
-            data = await self._bytes(table, path)
-            return await self._beside(
-                lambda: list(filter(scan.wants_manifest, self._reader.read_manifest_list(data))), path
-            )
-
-        async with aclosing(self._ordered(lists, read)) as results:
+        async with aclosing(self.lists(table, lists, scan.wants_manifest)) as results:
             async for found in results:
                 named |= {manifest.path: manifest for manifest in found if manifest.path not in named}
         return list(named.values())
+
+    async def lists(
+        self, table: Table, paths: Sequence[str], wanted: Callable[[Manifest], bool]
+    ) -> AsyncGenerator[list[Manifest]]:
+        """The manifests of each list that are wanted."""
+
+        async def read(path: str) -> list[Manifest]:
+            data = await self._bytes(table, path)
+            return await self._beside(
+                lambda: list(filter(wanted, self._reader.read_manifest_list(data))), path
+            )
+
+        async with aclosing(self._ordered(paths, read)) as results:
+            async for found in results:
+                yield found
 
     async def tasks(
         self, table: Table, scan: Scan, parts: Sequence[Part], deletes: DeleteIndex | None
@@ -144,6 +153,15 @@ class Manifests:
         whole = frozenset(id_ for id_, each in scan.partitionings.items() if each.is_unpartitioned)
         return DeleteIndex(files, whole, scan.columns)
 
+    async def content(self, table: Table, delete: ContentFile) -> bytes:
+        """A file of deletes, or the one vector in it that is meant."""
+        if not delete.is_vector:
+            return await self._bytes(table, delete.path, delete.size)
+        start, size = delete.content_offset, delete.content_size
+        if start is None or size is None or start < 0 or size < 0:
+            raise Invalid(f"{delete.path}: it is not told where its vector lies", field="manifest")
+        return await self._bytes(table, delete.path, size, start)
+
     def _chosen(self, data: bytes, scan: Scan, part: Part, deletes: DeleteIndex | None) -> list[ScanTask]:
         metrics = scan.needs_metrics or deletes is not None
         fields, first = scan.partition_fields, part.first
@@ -177,18 +195,29 @@ class Manifests:
                 task.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)
 
-    async def _bytes(self, table: Table, path: str, length: int = 0) -> bytes:
+    async def _bytes(self, table: Table, path: str, length: int = 0, start: int | None = None) -> bytes:
+        """All of a file, or with `start` so many bytes of it."""
         if length > MAX_FILE:
             raise Unsupported(f"{path} has {length} bytes; at most {MAX_FILE} are read here")
-        file = Location.parse(path, field="manifest")
-        root = await self._root(table, file)
+        objects, name = await self._place(table, path)
         try:
-            data = await self._objects(root).get_range(root.relative(file), 0, MAX_FILE + 1)
+            if start is not None:
+                return await objects.get_range(name, start, length)
+            data = await objects.get_range(name, 0, MAX_FILE + 1)
         except NotFound:
             raise NotFound(f"Failed to open input stream for file: {path}", kind="file") from None
         if len(data) > MAX_FILE:
             raise Unsupported(f"{path} is larger than {MAX_FILE} bytes, the most that is read here")
         return data
+
+    async def _place(self, table: Table, path: str) -> tuple[ObjectStore, str]:
+        folder = table.location.rstrip("/") + "/"
+        if path.startswith(folder):
+            # Folders of partitions have encoded characters, which no location of a table may have.
+            return self._objects(Location.parse(table.location)), path[len(folder) :]
+        file = Location.parse(path, field="manifest")
+        root = await self._root(table, file)
+        return self._objects(root), root.relative(file)
 
     async def _root(self, table: Table, file: Location) -> Location:
         """Where to open the file from. What a table's metadata names is the word of a client."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 
 import msgspec
 
 from inver.domain.grants import Action
 from inver.domain.iceberg import State
-from inver.domain.iceberg.content import Content, Manifest
+from inver.domain.iceberg.content import Content, ContentFile, Manifest
 from inver.domain.iceberg.deletes import DeleteIndex
 from inver.domain.iceberg.expressions import TRUE
 from inver.domain.iceberg.scans import Scan, ScanRequest, ScanTask
@@ -117,16 +117,32 @@ class Planning:
     async def live_files(
         self, table: Table, state: State, request: ScanRequest | None = None
     ) -> AsyncIterator[list[ScanTask]]:
-        """The files of a table at one snapshot with their deletes, manifest by manifest, for who shares it.
+        """The files of a table at one snapshot with their deletes, manifest by manifest.
 
         Whether somebody may see them is for the caller to know.
         """
         scan = await asyncio.to_thread(Scan, state, request or ScanRequest())
-        manifests = await self._manifests.of(table, scan)
+        async for tasks in self.files(table, scan, await self.manifests(table, scan)):
+            yield tasks
+
+    async def manifests(self, table: Table, scan: Scan) -> list[Manifest]:
+        return await self._manifests.of(table, scan)
+
+    def lists(
+        self, table: Table, paths: Sequence[str], wanted: Callable[[Manifest], bool]
+    ) -> AsyncGenerator[list[Manifest]]:
+        return self._manifests.lists(table, paths, wanted)
+
+    async def files(
+        self, table: Table, scan: Scan, manifests: Sequence[Manifest]
+    ) -> AsyncGenerator[list[ScanTask], None]:
         deletes = await self._manifests.deletes(table, scan, manifests)
         parts = [Part(manifest) for manifest in manifests if manifest.content is Content.DATA]
         async for tasks in self._manifests.tasks(table, scan, parts, deletes):
             yield tasks
+
+    async def content(self, table: Table, delete: ContentFile) -> bytes:
+        return await self._manifests.content(table, delete)
 
     async def _readable(self, caller: Caller, identifier: Identifier) -> tuple[Table, State]:
         table = await self._relations.find(caller, identifier, Action.READ)

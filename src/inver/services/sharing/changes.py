@@ -53,7 +53,7 @@ class Changes:
             earliest=await looked.log.earliest_commit(),
             shared_since=looked.shared.start_version,
         )
-        plan = await looked.log.changes(start, end)
+        plan = await looked.log.changes(start, end, noted="" if begin is None else begin.noted)
         check_recorded(start, end, plan.at_start.metadata, plan.later_metadata)
         told = _Range(
             start=start,
@@ -87,7 +87,7 @@ class Changes:
         told = _Range(
             start=start,
             end=end,
-            plan=await looked.log.changes(start, end),
+            plan=await looked.log.changes(start, end, noted="" if begin is None else begin.noted),
             asked=asked,
             place=(0, 0) if begin is None else (begin.place, begin.file),
             change_data=False,
@@ -154,5 +154,6 @@ class Changes:
                     end=told.end,
                     place=following[0],
                     file=following[1],
+                    noted=plan.noted(following[0]),
                 )
             yield lines.end(nextPageToken=token, minUrlExpirationTimestamp=self._answers.expires())

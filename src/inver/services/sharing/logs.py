@@ -1,12 +1,12 @@
-"""What sharing needs of the reader of Delta logs. `server/app.py` decides what stands behind it."""
+"""What sharing needs of tables and of who reads them. `server/app.py` decides what stands behind it."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from inver.domain import delta_actions
-from inver.domain.delta_actions import Metadata, TableHead
+from inver.domain.delta_actions import Add, CommitChanges, Metadata, TableHead
 from inver.domain.predicates import Filter
 from inver.domain.sharing import Capabilities, Moment, ResponseFormat
 from inver.ports import ObjectInfo, ObjectStore
@@ -43,6 +43,10 @@ class Plan(Protocol):
         """Whether a file that is told of has a deletion vector."""
         ...
 
+    def noted(self, place: int) -> str:
+        """What a page that begins at this commit of the range need not find out again; it may be nothing."""
+        ...
+
 
 class Lines(Protocol):
     """Lines of an answer in one response format."""
@@ -67,24 +71,28 @@ class Lines(Protocol):
         ...
 
 
-class Log(Protocol):
-    """One table, looked at once."""
+class Times(Protocol):
+    """When versions of a table were committed."""
 
-    async def latest(self) -> int: ...
-    async def earliest_commit(self) -> int: ...
-    async def head(self, version: int) -> TableHead: ...
     async def first_at_or_after(self, timestamp: int) -> int | None: ...
     async def last_at_or_before(self, timestamp: int) -> int | None: ...
     async def moment(self, version: int | None) -> Moment:
         """Of a version, or of the first that has a time."""
         ...
 
+
+class Log(Protocol):
+    """One table, looked at once."""
+
+    async def latest(self) -> int: ...
+    async def earliest_commit(self) -> int: ...
+    async def head(self, version: int) -> TableHead: ...
     async def snapshot(self, version: int | None = None, base: int | None = None) -> Snapshot: ...
     async def totals(self, snapshot: Any, admitted: Filter | None) -> tuple[int, int]:
         """Files and bytes of what somebody is shown."""
         ...
 
-    async def changes(self, start: int, end: int) -> Plan: ...
+    async def changes(self, start: int, end: int, *, noted: str = "") -> Plan: ...
     def changed(
         self,
         plan: Any,
@@ -99,6 +107,10 @@ class Log(Protocol):
     ) -> AsyncIterator[tuple[bytes, Place | None]]: ...
 
 
+class DeltaLog(Log, Times, Protocol):
+    """A log knows the times of its versions itself."""
+
+
 class Logs(Protocol):
     def open(
         self,
@@ -106,8 +118,31 @@ class Logs(Protocol):
         table: str,
         latest: int | None = None,
         tail: Mapping[int, ObjectInfo] | None = None,
-    ) -> Log:
+    ) -> DeltaLog:
         """`latest` and `tail` are the ledger's word on a table whose commits the catalog decides."""
+        ...
+
+    async def gathered(
+        self, name: str, version: int, head: TableHead, adds: Callable[[], AsyncGenerator[list[Add], None]]
+    ) -> Snapshot:
+        """A version of a table that has no log. Under one name the files are always the same ones."""
+        ...
+
+    async def totals(self, snapshot: Any, admitted: Filter | None) -> tuple[int, int]: ...
+    def changed(
+        self,
+        commits: Callable[[int], AsyncIterator[CommitChanges]],
+        start: int,
+        at_start: TableHead,
+        lines: Any,
+        admitted: Filter | None,
+        *,
+        metadata: bool,
+        protocol: bool,
+        skip: Place = (0, 0),
+        most: int | None = None,
+    ) -> AsyncIterator[tuple[bytes, Place | None]]:
+        """Lines of versions of a table that has no log; `commits` gives them from one of them on."""
         ...
 
     def lines(

@@ -41,7 +41,8 @@ class PageAsked(msgspec.Struct, frozen=True, kw_only=True):
 
 class Page(msgspec.Struct, frozen=True, array_like=True):
     """Where a page starts. `place` and `file` say where in the version or the range, `asked` by whom it
-    may be asked for: all pages of a query ask alike."""
+    may be asked for: all pages of a query ask alike. `noted` is what the plan of a range need not find
+    out again."""
 
     table: str
     recipient: str
@@ -52,6 +53,7 @@ class Page(msgspec.Struct, frozen=True, array_like=True):
     end: int
     place: int
     file: int
+    noted: str = ""
 
 
 class Refresh(msgspec.Struct, frozen=True, array_like=True):
@@ -97,9 +99,11 @@ class Paging:
         end: int = 0,
         place: int = 0,
         file: int = 0,
+        noted: str = "",
     ) -> str:
         expires = self._clock.now_ms() + PAGE_MS
-        begin = Page(looked.id, looked.guest.recipient.id, expires, asked, version, base, end, place, file)
+        recipient = looked.guest.recipient.id
+        begin = Page(looked.id, recipient, expires, asked, version, base, end, place, file, noted)
         return await self._seal.seal("page", begin)
 
     async def refreshed(self, looked: Looked, page: PageAsked) -> Refresh | None:

@@ -15,6 +15,7 @@ from inver.services.sharing.changes import Changes
 from inver.services.sharing.contents import Contents
 from inver.services.sharing.door import Door
 from inver.services.sharing.files import Files
+from inver.services.sharing.iceberg import IcebergLogs
 from inver.services.sharing.logs import Logs
 from inver.services.sharing.paging import Paging
 from inver.services.sharing.queries import Queries
@@ -38,12 +39,13 @@ class SharingServices:
         audit: Audit,
         throttle: Throttle,
         logs: Logs,
+        iceberg: IcebergLogs,
         open_objects: Callable[[Location], ObjectStore],
         vendor: CredentialVendor,
     ) -> None:
         rights = Rights(access)
         seal = Seal(store)
-        self.tables = Tables(store, audit, logs, open_objects)
+        self.tables = Tables(store, audit, logs, iceberg, open_objects)
         self.contents = Contents(store, self.tables)
         self.shares = Shares(store, clock, names, access, rights, self.tables.check_filter)
         self.recipients = Recipients(store, clock, access, rights)

@@ -18,11 +18,12 @@ from inver.domain.shares import Share
 from inver.domain.sharing import Moment, as_of, query_version, starting_at
 from inver.domain.tables import Format, Table, is_managed_delta
 from inver.errors import Broken, Forbidden, Invalid, NotFound, Unsupported
-from inver.ports import ObjectInfo, ObjectStore, SharedTable, Store
+from inver.ports import Commit, ObjectInfo, ObjectStore, SharedTable, Store
 from inver.services.access import missing
 from inver.services.audit import Audit
 from inver.services.sharing.door import Guest
-from inver.services.sharing.logs import Log, Logs
+from inver.services.sharing.iceberg import IcebergLogs
+from inver.services.sharing.logs import Log, Logs, Times
 
 _infos = msgspec.json.Decoder(list[CommitInfo]).decode
 _info = msgspec.json.Decoder(CommitInfo).decode
@@ -108,34 +109,27 @@ class Looked:
         return as_of(timestamp, found, earliest, "endingTimestamp")
 
 
-class Times:
-    """When versions of a table were committed: by the ledger where it decides them, else by the log."""
+class LedgerTimes:
+    """By the ledger, for tables whose commits it decides. `at` tells when one was made."""
 
-    def __init__(self, log: Log, store: Store, table: Table | None) -> None:
-        self._log = log
+    def __init__(self, store: Store, table: Table, at: Callable[[Commit], int]) -> None:
         self._store = store
         self._table = table
+        self._time_of = at
 
     async def first_at_or_after(self, timestamp: int) -> int | None:
-        if self._table is None:
-            return await self._log.first_at_or_after(timestamp)
         low = await self._bisected(timestamp)
         return low if low <= self._table.version else None
 
     async def last_at_or_before(self, timestamp: int) -> int | None:
-        if self._table is None:
-            return await self._log.last_at_or_before(timestamp)
         low = await self._bisected(timestamp + 1)
         return low - 1 if low > 0 else None
 
     async def moment(self, version: int | None) -> Moment:
-        if self._table is None:
-            return await self._log.moment(version)
         return Moment(version or 0, await self._at(version or 0))
 
     async def _bisected(self, timestamp: int) -> int:
         """The first version that is not earlier."""
-        assert self._table is not None
         low, high = 0, self._table.version + 1
         while low < high:
             middle = (low + high) // 2
@@ -146,20 +140,25 @@ class Times:
         return low
 
     async def _at(self, version: int) -> int:
-        assert self._table is not None
         found = await self._store.commits(self._table.id, MAIN, version, version, 1)
         if not found:
             raise Broken(f"the ledger has no version {version} of table {self._table.id}")
-        return _info(found[0].payload).timestamp
+        return self._time_of(found[0])
 
 
 class Tables:
     def __init__(
-        self, store: Store, audit: Audit, logs: Logs, open_objects: Callable[[Location], ObjectStore]
+        self,
+        store: Store,
+        audit: Audit,
+        logs: Logs,
+        iceberg: IcebergLogs,
+        open_objects: Callable[[Location], ObjectStore],
     ) -> None:
         self._store = store
         self._audit = audit
         self._logs = logs
+        self._iceberg = iceberg
         self._open = open_objects
 
     async def share(self, guest: Guest, name: str) -> tuple[Share, dict[str, str]]:
@@ -187,8 +186,7 @@ class Tables:
         granted, shared, partitions = await self.find(guest, share, schema, name)
         table = shared.table
         objects = self._open(Location.parse(table.location))
-        log, managed = await self._log(table, objects)
-        times = Times(log, self._store, managed)
+        log, times = await self._log(table, objects)
         return Looked(guest, granted, shared, partitions, objects, log, times)
 
     async def check_filter(self, table: Table, text: str) -> None:
@@ -198,15 +196,18 @@ class Tables:
         head = await log.head(await log.latest())
         partition_filter(text, head.metadata)
 
-    async def _log(self, table: Table, objects: ObjectStore) -> tuple[Log, Table | None]:
-        """With the table as the ledger has it, where the ledger decides its commits."""
+    async def _log(self, table: Table, objects: ObjectStore) -> tuple[Log, Times]:
+        if table.format is Format.ICEBERG:
+            looked = await self._iceberg.open(table)
+            return looked, LedgerTimes(self._store, looked.table, lambda commit: commit.at)
         if table.format is not Format.DELTA:
             raise Unsupported(
                 f"{table.format.title()} tables cannot be read through Delta Sharing here",
-                fix="share a Delta table, or read this one through its own protocol",
+                fix="share a Delta or Iceberg table, or read this one through its own protocol",
             )
         if not is_managed_delta(table):
-            return self._logs.open(objects, table.id), None
+            log = self._logs.open(objects, table.id)
+            return log, log
         tail = await self._store.tail(table.id, 0, _LAST)
         if tail is None:
             raise missing("table", table.id)
@@ -217,4 +218,5 @@ class Tables:
             for info in _infos(tail.commits)
             if info.version > 0
         }
-        return self._logs.open(objects, table.id, tail.table.version, staged), tail.table
+        log = self._logs.open(objects, table.id, tail.table.version, staged)
+        return log, LedgerTimes(self._store, tail.table, lambda commit: _info(commit.payload).timestamp)
