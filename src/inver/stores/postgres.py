@@ -172,10 +172,13 @@ class PostgresStore(SqlStore):
         return self._named_tails(keys_of(catalog, path, name))
 
     async def write(self, steps: Callable[[], Steps[T]]) -> T:
+        return await self._write(steps, decides=False)
+
+    async def _write(self, steps: Callable[[], Steps[T]], decides: bool) -> T:
         for _ in range(TRIES):
             async with self._connection() as connection:
                 try:
-                    return await self._transact(connection, steps())
+                    return await self._transact(connection, steps(), decides)
                 except _TryAgain:
                     continue
         raise Unavailable("the tables are too busy; send the request again")
@@ -289,7 +292,7 @@ class PostgresStore(SqlStore):
 
     async def _decide_alone(self, transaction: Transaction) -> Receipt:
         try:
-            receipt = await self.write(lambda: journal.decide(transaction))
+            receipt = await self._write(lambda: journal.decide(transaction), decides=True)
         except Stale:
             # Whoever starts over must not be taken for known under the epoch that has passed.
             await self.epoch()
@@ -302,10 +305,11 @@ class PostgresStore(SqlStore):
     def _ended(self, task: asyncio.Future[Any]) -> None:
         self._running -= 1
 
-    async def _transact(self, connection: asyncpg.Connection, steps: Steps[T]) -> T:
+    async def _transact(self, connection: asyncpg.Connection, steps: Steps[T], decides: bool) -> T:
         import asyncpg
 
-        failpoints.hit("before_decide")
+        if decides:
+            failpoints.hit("before_decide")
         try:
             await connection.execute("BEGIN")
             result = await self._drive(connection, steps)
@@ -317,13 +321,15 @@ class PostgresStore(SqlStore):
         except BaseException:
             await _roll_back(connection)
             raise
-        failpoints.hit("decided_before_commit")
+        if decides:
+            failpoints.hit("decided_before_commit")
         try:
             await connection.execute("COMMIT")
         except _broken(asyncpg.PostgresError) as error:
             connection.terminate()
             raise OutcomeUnknown("the database did not confirm the commit") from error
-        failpoints.hit("committed_before_answer")
+        if decides:
+            failpoints.hit("committed_before_answer")
         return result
 
     async def _drive(self, connection: asyncpg.Connection, steps: Steps[T]) -> T:

@@ -67,9 +67,12 @@ _ADVANCE = """UPDATE tables SET version = ?2, updated_at = ?3, updated_by = ?4
 
 
 class _Item:
-    """One request for the writer; `weight` is the number of its operations."""
+    """One request for the writer; `weight` is the number of its operations.
 
-    __slots__ = ("future", "outcome", "steps", "transaction", "weight")
+    Some are decisions, the others are what the server writes for itself.
+    """
+
+    __slots__ = ("decides", "future", "outcome", "steps", "transaction", "weight")
 
     def __init__(
         self,
@@ -77,7 +80,9 @@ class _Item:
         steps: Callable[[], Steps[Any]],
         weight: int = 1,
         transaction: Transaction | None = None,
+        decides: bool = False,
     ) -> None:
+        self.decides = decides
         self.future = future
         self.steps = steps
         self.weight = weight
@@ -90,6 +95,11 @@ class _Item:
         if isinstance(outcome, Receipt):
             return not outcome.replayed
         return not isinstance(outcome, Exception)
+
+
+def _pass(point: str, batch: list[_Item]) -> None:
+    if any(item.decides for item in batch):
+        failpoints.hit(point)
 
 
 class SqliteStore(SqlStore):
@@ -144,7 +154,7 @@ class SqliteStore(SqlStore):
         plain = transaction if len(transaction.operations) == 1 and is_plain(transaction) else None
         future: asyncio.Future[Receipt] = self._loop.create_future()
         steps = lambda: journal.decide(transaction)  # noqa: E731
-        self._submit(_Item(future, steps, len(transaction.operations), plain))
+        self._submit(_Item(future, steps, len(transaction.operations), plain, True))
         return future
 
     async def write(self, steps: Callable[[], Steps[T]]) -> T:
@@ -190,8 +200,8 @@ class SqliteStore(SqlStore):
         return batch
 
     def _flush(self) -> None:
-        failpoints.hit("before_decide")
         batch = self._take()
+        _pass("before_decide", batch)
         begun = False
         try:
             for item in batch:
@@ -244,7 +254,7 @@ class SqliteStore(SqlStore):
         except sqlite3.DatabaseError as error:
             self._fail(batch, Unavailable(f"the database refused the batch: {error}"))
             return
-        failpoints.hit("decided_before_commit")
+        _pass("decided_before_commit", batch)
         self._logged += sum(item.weight for item in batch)
         if self._commit_s > QUICK_S:
             self._chores.put(lambda: self._loop.call_soon_threadsafe(*self._commit(batch)))
@@ -313,7 +323,7 @@ class SqliteStore(SqlStore):
         except sqlite3.DatabaseError as error:
             return self._fail, batch, OutcomeUnknown(f"the database did not confirm the commit: {error}")
         self._commit_s += (monotonic() - begun - self._commit_s) / 8
-        failpoints.hit("committed_before_answer")
+        _pass("committed_before_answer", batch)
         return self._answer, batch
 
     def _copy_log(self) -> None:
