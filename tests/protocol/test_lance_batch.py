@@ -342,6 +342,23 @@ async def test_the_newest_manifest_comes_back_as_long_as_the_database_has_it(lak
     assert await lake.home.app.store.waiting_records(10) == []
 
 
+async def test_a_branch_that_its_client_deleted_does_not_come_back(lake: Lake):
+    a = await lake.declare("a")
+    await lake.create("a", a, 1)
+    ref = folder(a) / "_refs" / "branches" / "dev.json"
+    ref.parent.mkdir(parents=True)
+    manifests = folder(a) / "tree" / "dev" / "_versions"
+    for there in (True, False):
+        ref.write_text("{}")
+        await lake.create("a", a, 2 if there else 3, branch="dev")
+        for manifest_file in manifests.iterdir():
+            manifest_file.unlink()
+        if not there:
+            ref.unlink()
+        await lake.home.app.services.lance.finalizing.let_go()
+        assert bool(list(manifests.iterdir())) is there
+
+
 async def test_what_leaves_in_a_batch_is_told_with_its_properties(lake: Lake):
     a = (await lake.ok(f"{at('a')}/declare", {"properties": {"x": "y"}}))["location"]
     told = await lake.ok(BATCH, {"operations": [create("a", a, 1), deregister("a")]})

@@ -26,6 +26,7 @@ from inver.domain.tables import Table
 from inver.errors import InverError, NotFound
 from inver.ids import new_id
 from inver.ports import ObjectStore, Store
+from inver.services.lance.importing import branch_path
 from inver.services.lance.manifests import Manifests
 
 log = logging.getLogger("inver.finalizing")
@@ -171,8 +172,11 @@ class Finalizing:
                     await self._restore(each)
 
     async def _restore(self, placed: Placed) -> None:
-        """Clients clean up old versions. Nobody has a reason to take away the newest one."""
+        """Clients clean up old versions, and delete branches. Of a branch that is still there nobody has a
+        reason to take away the newest one."""
         table_id, branch, version = placed.key
+        if branch != MAIN and await placed.objects.head(branch_path(branch)) is None:
+            return
         newest = await self._store.records(table_id, branch, version, LAST_VERSION, 1)
         data = await self._store.record_data(*placed.key)
         if data and newest and newest[0].version == version:
