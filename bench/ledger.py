@@ -31,7 +31,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     patience_s: float = 20.0
     connections: tuple[int, ...] = (1, 8, 32, 128)
     hot_connections: int = 32
-    tables: int = 64
+    tables: int = 128
     attempts: int = 3
     growing: int = 16
     rounds: int = 5
