@@ -27,6 +27,7 @@ check: static ## static checks, unit and contract tests: under two minutes
 	$(BIN)/pytest -q -m 'not slow' tests/unit tests/contract $(ARGS)
 
 bench: $(READY) services ## measure, beside the peers that can be started
+	$(BIN)/python -m compileall -q src
 	$(BIN)/python -m bench $(ARGS)
 
 format: $(READY) ## format the code and fix what can be fixed
@@ -52,9 +53,11 @@ services: $(READY)
 	$(BIN)/python scripts/need.py postgres
 	$(BIN)/python scripts/need.py versitygw
 
-# hatchling is in the lock file, so that building inver itself fetches nothing.
+# hatchling is in the lock file, so that building inver itself fetches nothing. Bytecode is made here, since
+# a machine may forbid interpreters to write it, and compiling is most of the start of a program then.
 $(READY): requirements.lock pyproject.toml
 	$(UV) venv --quiet --allow-existing --python '>=3.11' .venv
-	$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
+	$(UV) pip sync --quiet --compile-bytecode --python $(BIN)/python --require-hashes requirements.lock
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m compileall -q src
 	touch $@
