@@ -27,12 +27,12 @@ STRETCH = 190
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """`patience_s` is how long to wait for quiet before a run."""
 
-    seconds: float = 3.0
+    seconds: float = 1.5
     patience_s: float = 20.0
     connections: tuple[int, ...] = (1, 8, 32, 128)
     hot_connections: int = 32
     tables: int = 128
-    attempts: int = 3
+    attempts: int = 4
     growing: int = 16
     rounds: int = 5
     starts: int = 7
@@ -63,7 +63,7 @@ class Subject:
                 slots = outcome.slots
                 return outcome
 
-            yield Load.of(self.name, connections, quietest(measure, self.options))
+            yield Load.of(self.name, connections, fastest(measure, self.options))
 
     def hot(self) -> Hot:
         """One table, the business of everybody."""
@@ -76,7 +76,7 @@ class Subject:
             slots = outcome.slots
             return outcome
 
-        return Hot.of(self.name, connections, quietest(measure, self.options))
+        return Hot.of(self.name, connections, fastest(measure, self.options))
 
     def growth(self) -> Growth:
         """Young and old tables in turn, so that whatever else changes meanwhile is felt by both."""
@@ -177,15 +177,16 @@ def starts(store: str, postgres: PostgresServer | None, options: Options) -> Sta
     )
 
 
-def quietest(measure: Callable[[], Outcome], options: Options) -> Outcome:
-    """The first quiet run, or of several noisy ones the least noisy."""
-    best: Outcome | None = None
+def fastest(measure: Callable[[], Outcome], options: Options) -> Outcome:
+    """The fastest of the quiet runs, or of noisy ones the least noisy.
+
+    A host that is shared takes CPU without showing it, and by that can only make a run slower.
+    """
+    outcomes = []
     for _ in range(options.attempts):
         await_quiet(QUIET, options.patience_s)
-        outcome = measure()
-        if best is None or outcome.usage.foreign < best.usage.foreign:
-            best = outcome
-        if best.usage.foreign <= QUIET:
-            break
-    assert best is not None
-    return best
+        outcomes.append(measure())
+    quiet = [outcome for outcome in outcomes if outcome.usage.foreign <= QUIET]
+    if not quiet:
+        return min(outcomes, key=lambda outcome: outcome.usage.foreign)
+    return max(quiet, key=lambda outcome: outcome.ok / outcome.usage.seconds)

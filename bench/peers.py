@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.generator import summary
-from bench.ledger import Options, database, quietest
+from bench.ledger import Options, database, fastest
 from bench.load import Outcome, Plan, Slot, run
 from bench.machine import sample, usage
 from bench.results import Load
@@ -76,7 +76,7 @@ def pgbench(name: str, postgres: PostgresServer, pid: int, options: Options) -> 
             def measure(connections: int = connections) -> Outcome:
                 return _pgbench(SCRIPTS[name], prepared, postgres, pid, connections, options)
 
-            yield Load.of(name, connections, quietest(measure, options))
+            yield Load.of(name, connections, fastest(measure, options))
 
 
 def _pgbench(
@@ -176,7 +176,7 @@ def _echoes(name: str, port: int, pid: int, options: Options) -> Iterator[Load]:
         def measure(connections: int = connections) -> Outcome:
             return _echo(port, connections, options, {"server": pid})
 
-        yield Load.of(name, connections, quietest(measure, options))
+        yield Load.of(name, connections, fastest(measure, options))
 
 
 def _echo(port: int, connections: int, options: Options, watched: dict[str, int]) -> Outcome:

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from bench.ledger import OLD, QUIET, STRETCH, YOUNG, Options, database, quietest
+from bench.ledger import OLD, QUIET, STRETCH, YOUNG, Options, database, fastest
 from bench.load import Outcome, Plan, Slot, run
 from bench.machine import await_quiet
 from bench.results import Growth, Hot, Load
@@ -98,7 +98,7 @@ class Subject:
             def measure(connections: int = connections, slots: list[Slot] = slots) -> Outcome:
                 return self._send(part, connections, slots, seconds=self.options.seconds)
 
-            yield Load.of(f"{self.name}-{part}", connections, quietest(measure, self.options))
+            yield Load.of(f"{self.name}-{part}", connections, fastest(measure, self.options))
 
     def hot(self) -> Hot:
         """One table, the business of everybody."""
@@ -108,7 +108,7 @@ class Subject:
         def measure() -> Outcome:
             return self._send("unity", connections, [slot], seconds=self.options.seconds, shared=True)
 
-        return Hot.of(f"{self.name}-unity", connections, quietest(measure, self.options))
+        return Hot.of(f"{self.name}-unity", connections, fastest(measure, self.options))
 
     def growth(self) -> Growth:
         """Young and old tables in turn, so that whatever else changes meanwhile is felt by both."""
