@@ -133,6 +133,8 @@ class SqliteStore(SqlStore):
             store._migrate()
             store._load_sequence()
             store._reader.execute("PRAGMA query_only = ON")
+            # The operating system keeps the pages of the file, too.
+            store._reader.execute("PRAGMA cache_size = -4096")
         except BaseException:
             store._let_go()
             raise
