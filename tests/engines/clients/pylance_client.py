@@ -2,6 +2,7 @@
 
 In: `url`, `token`, `id` and `steps`, each a method of `Table` and its arguments.
 Out: for each step its answer, or `{"error": ...}`.
+After a first line of `{}`, every further one is such a task, and answered as `{"answer": ...}`.
 """
 
 from __future__ import annotations
@@ -192,16 +193,24 @@ class Table:
         return {**self.told(self.open()), "failures": failures}
 
 
-def main() -> None:
-    given = json.loads(sys.stdin.readline())
+def answers(given: dict[str, Any]) -> list[Any]:
     table = Table(given["url"], given["token"], given["id"])
-    answers = []
+    found = []
     for each in given["steps"]:
         try:
-            answers.append(getattr(table, each[0])(*each[1:]))
+            found.append(getattr(table, each[0])(*each[1:]))
         except Exception as error:
-            answers.append({"error": f"{type(error).__name__}: {error}"})
-    print(json.dumps(answers))
+            found.append({"error": f"{type(error).__name__}: {error}"})
+    return found
+
+
+def main() -> None:
+    given = json.loads(sys.stdin.readline())
+    if given:
+        print(json.dumps(answers(given)))
+        return
+    for line in sys.stdin:
+        print(json.dumps({"answer": answers(json.loads(line))}), flush=True)
 
 
 main()
