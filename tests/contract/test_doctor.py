@@ -227,6 +227,20 @@ async def test_everything_is_well(book: Book, tmp_path: Path) -> None:
     assert [file for file in tmp_path.iterdir() if "probe" in file.name] == []
 
 
+async def test_work_that_was_given_up_is_tried_again(book: Book, tmp_path: Path) -> None:
+    work = Work(kind="publish", subject="t1", not_before=0)
+    await book.decide(create_table(book), work=(work,))
+    await change(book, "UPDATE work SET state = 'failed', attempts = 12")
+    examined = doctor(book, tmp_path)
+    somebody = Principal(new_id(), "somebody", PrincipalKind.USER, epoch=await book.store.epoch())
+    with pytest.raises(Forbidden):
+        await examined.retry(Caller(somebody))
+    assert await examined.retry(await admin(book)) == 1
+    assert await examined.retry(await admin(book)) == 0
+    (item,) = await book.store.claim_work(["publish"], "me", SystemClock().now_ms(), 60_000, 10)
+    assert (item.subject, item.attempts) == ("t1", 1)
+
+
 async def test_offenders_are_named_with_what_to_do(book: Book, tmp_path: Path) -> None:
     works = tuple(Work(kind="k", subject=f"s{number}", not_before=0) for number in range(9))
     await book.decide(create_table(book), work=works)

@@ -387,6 +387,19 @@ async def test_the_last_use_is_written_down_for_many_at_once(book: Book):
     assert found == {made[0].id: 7, made[1].id: None, made[2].id: 9}
 
 
+async def test_tokens_that_expired_long_ago_are_forgotten(book: Book):
+    ada = await principal(book, "ada")
+    now = book.clock.now_ms()
+    long_ago, lately, never = (token(ada, expires_at=at) for at in (now + 1, now + 2, None))
+    await book.decide(long_ago, lately, never)
+    epoch = await book.store.epoch()
+    assert await book.store.forget_tokens(now + 2) == 1
+    assert {each.id for each in await book.store.tokens(ada)} == {lately.id, never.id}
+    assert await book.store.forget_tokens(now + 2) == 0
+    # Nobody could use them, so no right was taken away.
+    assert await book.store.epoch() == epoch
+
+
 async def test_a_group_has_no_credentials(book: Book):
     team = await group(book, "team")
     for operation in (token(team), secret(team)):

@@ -230,10 +230,10 @@ async def test_failed_work_comes_back_later_and_later_and_at_last_waits_for_a_pe
     assert delays[2] == 2 * delays[1]
     assert await store.claim_work(["k"], "w", 2**60, 50, 10) == []
     # A person gives it another life.
-    assert await store.retry_work(item.id, now)
+    assert await store.retry_work(now) == 1
     item = await only(book)
     assert (item.state, item.attempts, item.last_error) == ("waiting", 0, None)
-    assert not await store.retry_work(item.id, now)
+    assert await store.retry_work(now) == 0
     (item,) = await store.claim_work(["k"], "w", now, 50, 10)
     assert await store.finish_work(item.id, "w")
 
@@ -241,8 +241,8 @@ async def test_failed_work_comes_back_later_and_later_and_at_last_waits_for_a_pe
 async def test_only_failed_work_can_be_retried(book: Book):
     await add(book, "k")
     (item,) = await book.store.work(10)
-    assert not await book.store.retry_work(item.id, 0)
-    assert not await book.store.retry_work(new_id(), 0)
+    assert await book.store.retry_work(0) == 0
+    assert await book.store.work(10) == [item]
 
 
 async def test_no_item_is_claimed_twice(book: Book):

@@ -30,6 +30,8 @@ def test_every_option_is_explained_with_its_default():
     for name, default in defaults.items():
         if isinstance(default, bool):
             shown = str(default).lower()
+        elif isinstance(default, str):
+            shown = default
         else:
             shown = f"{default:.12g}" if isinstance(default, int | float) else ", ".join(default)
         assert told[name][0] == shown, name

@@ -275,7 +275,13 @@ def test_tables_on_an_object_store(pylance: Pylance, tmp_path: Path, s3_server: 
     env = {"INVER_STORAGE__WAREHOUSE": f"s3://{s3_server.create_bucket()}/wh", **s3_server.settings}
     with running_inver(tmp_path / "home", env=env) as server:
         space = Namespace(server)
-        steps = [["create", 0, 10], ["append", 10, 5], ["delete", "id = 3"], ["at", 1], ["crowd", 4, 3]]
+        steps: list[list[Any]] = [
+            ["create", 0, 10],
+            ["append", 10, 5],
+            ["delete", "id = 3"],
+            ["at", 1],
+            ["crowd", 4, 3],
+        ]
         answers = pylance.client.run("pylance_client.py", asked(space, "t", *steps), env=keys)
         assert [each["rows"] for each in answers] == [10, 15, 14, 10, 26], answers
         assert answers[4]["failures"] == []

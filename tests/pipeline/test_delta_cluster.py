@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from inver.domain.care import Job, Outcome
+from inver.domain.care import Curve, Job, Outcome
 from tests.fixtures.delta import DeltaTable
 from tests.fixtures.managed import live, published_copy, rows
 
@@ -79,6 +79,12 @@ def test_by_one_column_of_the_policy(made, http, run, delta, tmp_path):
     assert len(adds) >= 4
     assert not any("clusteringProvider" in add for add in adds)
     assert touched(table, "x", 2000) <= 2
+    assert run(table, Job.CLUSTER, **options).outcome is Outcome.NOTHING
+
+    options |= {"cluster_columns": ("x", "id"), "cluster_curve": Curve.ZORDER}
+    assert run(table, Job.CLUSTER, **options).outcome is Outcome.DONE
+    assert rows(delta, published_copy(table, tmp_path / "zorder")) == before
+    assert {add["tags"]["ZCUBE_ZORDER_CURVE"] for add in live(table)} == {"zorder"}
     assert run(table, Job.CLUSTER, **options).outcome is Outcome.NOTHING
 
 

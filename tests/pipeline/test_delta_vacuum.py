@@ -446,6 +446,23 @@ def test_what_a_stopped_rewrite_left(table, orphans):
     assert before - table.files == {name, f"p=1/{name}"}
 
 
+def test_a_rewrite_has_an_hour_to_hear_that_it_has_lost(table, orphans, vacuum):
+    """However short a policy says: its commit may be on the way."""
+    name, removed = (f"care-{uuid.uuid4()}.zstd.parquet" for _ in range(2))
+    table.commit(90, table.add(removed, 1))
+    table.commit(80, remove(removed))
+    (table.folder / name).write_bytes(b"x")
+    at_once = {"allow_short_retention": True}
+    assert name not in orphans(table, dry_run=True, staged_hours=0, **at_once).files
+    # Who was never committed may yet be; who was removed will not be again.
+    vacuum(table, full=True, retention_hours=0, **at_once)
+    assert name in table.files
+    assert removed not in table.files
+    table.age(1.1, name)
+    assert orphans(table, staged_hours=0, **at_once).measured["files_deleted"] >= 1
+    assert name not in table.files
+
+
 # --- listing in tasks ---
 
 

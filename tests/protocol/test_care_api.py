@@ -126,6 +126,23 @@ async def test_a_finding_its_plan_and_its_run(ward: Ward):
     ]
 
 
+async def test_lists_of_runs_leave_out_the_files_of_dry_runs(ward: Ward):
+    ticket = await ward.start("vacuum", dry_run=True)
+    run = f"/care/runs/{ticket['run_id']}"
+    told = {"outcome": "done", "measured": {"files": 2}, "files": ["a.parquet", "b.parquet"]}
+    for _ in range(2):
+        # The same end twice is one, files and all.
+        assert (await ward.admin.post(run + "/finish", told)).status == 204
+    other = await ward.admin.post(run + "/finish", {**told, "files": ["a.parquet"]})
+    assert other.status == 409
+    shown = await ward.admin.ok("GET", run)
+    assert shown["result"] == told
+    for path in ("/care/runs", table_path(ORDERS) + "/care/runs"):
+        (listed,) = (await ward.admin.ok("GET", path))["runs"]
+        assert listed["result"] == {"outcome": "done", "measured": {"files": 2}}
+        assert {**listed, "result": None} == {**shown, "result": None}
+
+
 async def test_costs_are_learned(ward: Ward):
     ticket = await ward.start()
     done = {"outcome": "done", "measured": {"seconds": 10, "bytes_read": 10 * MIB}}
@@ -351,6 +368,7 @@ async def test_who_may_see_and_who_may_run(ward: Ward, privileges: list[str], se
     assert len((await ana.ok("GET", "/care/runs"))["runs"]) == sees
     assert (await ana.get(table_path(ORDERS) + "/care/runs")).status == shown.status
     run = f"/care/runs/{ticket['run_id']}"
+    assert (await ana.get(run)).status == (200 if sees else 404)
     for what, body in (("heartbeat", {}), ("finish", {"outcome": "done"})):
         # Also who may run jobs does not speak for somebody else's.
         assert (await ana.post(f"{run}/{what}", body)).status == (403 if sees or privileges else 404)
@@ -529,7 +547,8 @@ def test_the_client_says_what_the_server_says(shared_inver: InverServer):
         with pytest.raises(Conflict):
             client.care_heartbeat(ticket.run_id, 0.5)
         (run,) = client.care_runs(name)
-        assert (run.state, run.result, run.progress) == ("finished", result, 1.0)
+        assert (run.state, run.progress) == ("finished", 1.0)
+        assert client.care_run(run.id).result == result
         assert run.id in [each.id for each in client.care_runs()]
         assert client.next_care("w", formats=["LANCE"]) is None
         assert client.care_plan(budget_seconds=0, catalog="client_care").steps == []

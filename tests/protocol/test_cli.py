@@ -326,6 +326,9 @@ def test_doctor(shell: Shell) -> None:
     assert ["storage", "ok"] in [row[:2] for row in shown.rows]
     assert shell.good("doctor", "-o", "json").json["healthy"] is True
     assert shell.good("doctor", "-q").out == ""
+    again = shell("doctor", "--retry", "-o", "json")
+    assert (again.code, again.json["healthy"]) == (0, True)
+    assert again.err == "follow-up work that is tried again: 0\n"
 
 
 def test_doctor_finds_what_is_broken(tmp_path: Path) -> None:

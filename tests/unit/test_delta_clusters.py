@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inver.domain.care import Options
+from inver.domain.care import Curve, Options
 from inver.domain.delta_actions import Add, Metadata, Protocol
 from inver.domain.delta_clusters import Clustering, clustering, cubes
 from inver.domain.delta_rebase import Standing
@@ -133,6 +133,31 @@ def test_the_curve_visits_every_cell_and_makes_no_jumps(axes, bits):
     assert sorted(places) == list(range(len(cells)))
     steps = np.abs(np.diff(cells[np.argsort(places)], axis=0)).sum(axis=1)
     assert (steps == 1).all()
+
+
+def test_the_z_order_takes_the_bits_of_all_columns_in_turn():
+    from inver.pipeline.tasks.curves import interleaved, places, ranges_of
+
+    cells = np.array(list(product(range(4), repeat=2)))
+    found = interleaved([cells[:, 0], cells[:, 1]], 2)
+    assert found.reshape(4, 4).tolist() == [[0, 1, 4, 5], [2, 3, 6, 7], [8, 9, 12, 13], [10, 11, 14, 15]]
+    columns = [pa.array(cells[:, axis]) for axis in range(2)]
+    cuts = [np.arange(1, 4)] * 2
+    assert ranges_of(2) > 4
+    assert places(columns, cuts, Curve.ZORDER).to_pylist() == found.tolist()
+    assert places(columns, cuts).to_pylist() != found.tolist()
+
+
+def test_files_of_another_curve_are_laid_out_anew():
+    other = msgspec.structs.replace(BY, curve=Curve.ZORDER)
+    assert clustering(standing(), msgspec.structs.replace(OPTIONS, cluster_curve=Curve.ZORDER)) == other
+    assert BY.holds(file("f", cube="c"))
+    assert not other.holds(file("f", cube="c"))
+    assert other.holds(file("f", cube="c", by=other))
+    untold = msgspec.structs.replace(
+        file("f"), tags={k: v for k, v in BY.tags("c").items() if "CURVE" not in k}
+    )
+    assert BY.holds(untold)
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,11 @@ def add(commands: Subparsers) -> None:
         "inver care history",
         "inver care history main.sales.orders --limit 10 -o json",
     )
-    history_.add_argument("table", nargs="?", help=f"runs of one table: {NAME}")
+    which = history_.add_mutually_exclusive_group()
+    which.add_argument("table", nargs="?", help=f"runs of one table: {NAME}")
+    which.add_argument(
+        "--run", dest="run_id", metavar="ID", help="one run, with the files that a dry run would have deleted"
+    )
     _add_limit(history_)
     _add_policy(verbs)
     care_run.add(verbs)
@@ -166,6 +170,9 @@ def plan(arguments: Namespace) -> int:
 
 def history(arguments: Namespace) -> int:
     with open_client(arguments) as client:
+        if arguments.run_id is not None:
+            output.show_one(arguments, client.care_run(arguments.run_id), arguments.run_id)
+            return 0
         found = list(islice(client.care_runs(arguments.table), max(0, arguments.limit)))
     columns: list[output.Column[CareRun]] = [
         ("STARTED", lambda item: output.moment(item.started_at)),
@@ -220,6 +227,8 @@ def _value(option: str, text: str) -> Any:
     """As JSON would have it; a list of columns is written with commas."""
     import msgspec
 
+    if option == "cluster_curve":
+        return text
     if option == "cluster_columns":
         return [column.strip() for column in text.split(",") if column.strip()]
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
@@ -13,19 +14,27 @@ if TYPE_CHECKING:
 
 
 def add(commands: Subparsers) -> None:
-    verb(
+    parser = verb(
         commands,
         "doctor",
         doctor,
         "examine the server's database, storage and clock",
         "inver doctor",
         "inver doctor -o json",
+        "inver doctor --retry",
         about="Exit status 1 says that a check failed; a warning does not count.",
+    )
+    parser.add_argument(
+        "--retry", action="store_true", help="first let work be tried again that was given up"
     )
 
 
 def doctor(arguments: Namespace) -> int:
     with open_client(arguments) as client:
+        if arguments.retry:
+            count = client.retry_work()
+            if not arguments.quiet:
+                sys.stderr.write(f"follow-up work that is tried again: {count}\n")
         found = client.doctor()
     if arguments.output != "table":
         output.show_value(arguments, found)

@@ -97,6 +97,7 @@ class Operations:
     search = Listing(feed.search)
     info = Method(feed.info)
     doctor = Method(feed.doctor)
+    retry_work = Method(feed.retry_work)
 
     whoami = Method(identity.whoami)
     principals = Listing(identity.principals)
@@ -144,6 +145,7 @@ class Operations:
     care_heartbeat = Method(caring.care_heartbeat)
     finish_care = Method(caring.finish_care)
     care_runs = Listing(caring.care_runs)
+    care_run = Method(caring.care_run)
     care_scheduler = Method(caring.care_scheduler)
     care_policy = Method(caring.care_policy)
     set_care_policy = Method(caring.set_care_policy)

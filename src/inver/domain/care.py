@@ -66,6 +66,13 @@ class Outcome(StrEnum):
     """Its worker was told to end; what was done until then holds, and the rest is for the next run."""
 
 
+class Curve(StrEnum):
+    """How rows are laid out by several columns at once; the names are those of Delta's tags."""
+
+    HILBERT = "hilbert"
+    ZORDER = "zorder"
+
+
 class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """What a policy says of a job, every default filled in."""
 
@@ -82,6 +89,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
     commit_bytes: int = GIB
     """How much input one commit replaces, so that a lost race costs no more."""
     cluster_columns: tuple[str, ...] = ()
+    cluster_curve: Curve = Curve.HILBERT
     retention_hours: float = 168
     """How long files stay after they were removed from the table."""
     allow_short_retention: bool = False

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from inver.domain.care import GIB, Options
+from inver.domain.care import GIB, Curve, Options
 from inver.domain.delta_actions import Add, Metadata
 from inver.domain.delta_bins import CUBE_TAG, Bin, cube_of, partition_of
 from inver.domain.delta_rebase import CLUSTERING, Standing
@@ -38,6 +38,7 @@ class Clustering(msgspec.Struct, frozen=True):
     names: tuple[str, ...]
     paths: tuple[tuple[str, ...], ...]
     liquid: bool
+    curve: Curve = Curve.HILBERT
 
     @property
     def tag(self) -> str:
@@ -48,10 +49,12 @@ class Clustering(msgspec.Struct, frozen=True):
         tags = file.tags or {}
         if self.liquid and file.clustering_provider != LIQUID:
             return False
+        if tags.get(CURVE_TAG, Curve.HILBERT) != self.curve:
+            return False
         return cube_of(file) is not None and tags.get(COLUMNS_TAG) == self.tag
 
     def tags(self, cube: str) -> dict[str, str]:
-        return {CUBE_TAG: cube, COLUMNS_TAG: self.tag, CURVE_TAG: "hilbert"}
+        return {CUBE_TAG: cube, COLUMNS_TAG: self.tag, CURVE_TAG: self.curve}
 
 
 class _Domain(msgspec.Struct):
@@ -65,7 +68,7 @@ def clustering(standing: Standing, options: Options) -> Clustering | None:
         if not options.cluster_columns:
             return None
         paths = tuple(_path(standing.metadata, name) for name in options.cluster_columns)
-        return Clustering(options.cluster_columns, paths, False)
+        return Clustering(options.cluster_columns, paths, False, options.cluster_curve)
     try:
         found = msgspec.json.decode(own, type=_Domain).columns
     except msgspec.DecodeError:

@@ -197,6 +197,9 @@ def unneeded(
     ]
 
 
+REWRITE_MS = HOUR_MS
+"""However short a policy says: a rewrite that has lost its lease may still be about to hear of it."""
+
 _STAGED = re.compile(r"(\d{20})\.[^/]+\.json")
 _REWRITTEN = re.compile(r"(?:.*/)?care-[0-9a-f-]{36}[^/]*\.parquet")
 
@@ -213,3 +216,8 @@ def is_left_behind(name: str, latest: int, unpublished: Collection[str]) -> bool
 def is_rewritten(path: str) -> bool:
     """Whether the file was written by a rewrite of ours. Of those one runs at a time, under a lease."""
     return _REWRITTEN.fullmatch(path) is not None
+
+
+def is_underway(file: Listed, now: int) -> bool:
+    """Whether a rewrite of ours may be about to commit the file."""
+    return is_rewritten(file.path) and file.modified > now - REWRITE_MS

@@ -8,7 +8,7 @@ from typing import Annotated, TypeAlias
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from inver.domain.care import JOBS_OF, Job, Options, Result
+from inver.domain.care import JOBS_OF, Curve, Job, Options, Result
 from inver.domain.securables import SecurableKind
 from inver.domain.tables import Format
 from inver.errors import Invalid
@@ -36,6 +36,7 @@ class SomeOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     dead_ratio: _Part | UnsetType = UNSET
     commit_bytes: _Bytes | UnsetType = UNSET
     cluster_columns: _Columns | UnsetType = UNSET
+    cluster_curve: Curve | UnsetType = UNSET
     retention_hours: _Hours | UnsetType = UNSET
     allow_short_retention: bool | UnsetType = UNSET
     full: bool | UnsetType = UNSET

@@ -321,6 +321,7 @@ class Running:
             asyncio.ensure_future(services.lance.finalizing.run()),
             asyncio.ensure_future(services.care.observer.run()),
             asyncio.ensure_future(_every(300, services.once.forget)),
+            asyncio.ensure_future(_every(300, services.tokens.forget)),
             asyncio.ensure_future(_every(1, services.audit.flush)),
             asyncio.ensure_future(_every(1, app.sharing.visits.flush)),
             asyncio.ensure_future(_every(60, app.sharing.door.flush_last_used)),

@@ -64,7 +64,8 @@ _RULES = {
     "work-failed": _Rule(
         "no follow-up work has failed",
         "follow-up work was given up",
-        "remove the cause, which the server's log names; the tables themselves are consistent",
+        "remove the cause, which the server's log names, then `inver doctor --retry`; "
+        "the tables themselves are consistent",
         Status.WARNING,
     ),
     "work-stalled": _Rule(
@@ -101,6 +102,11 @@ class Doctor:
         await self._access.require(caller, Action.DIAGNOSE, METASTORE_CHAIN)
         findings = await self._store.invariants(self._clock.now_ms())
         return [*map(_check, findings), await self._check_clock(), await self._check_storage()]
+
+    async def retry(self, caller: Caller) -> int:
+        """Let follow-up work that was given up be tried again; how much of it there is."""
+        await self._access.require(caller, Action.DIAGNOSE, METASTORE_CHAIN)
+        return await self._store.retry_work(self._clock.now_ms())
 
     async def _check_clock(self) -> Check:
         before = self._clock.now_ms()

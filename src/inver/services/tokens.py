@@ -24,6 +24,8 @@ from inver.services.throttle import Throttle
 PREFIX = "inver_pat_"
 ACCESS_TOKEN_MS = 60 * 60 * 1000
 DECISIONS = 5
+EXPIRED_MS = 7 * 24 * 60 * 60 * 1000
+"""A token that has expired is listed for so long, and its holder told why it is refused."""
 MAX_LIFETIME_S = 10 * 365 * 24 * 3600
 
 
@@ -75,6 +77,10 @@ class Tokens:
     async def of(self, caller: Caller, principal: str | None) -> list[StoredToken]:
         holder = await self._holder(caller, principal, Action.READ_PRINCIPALS)
         return await self._store.tokens(holder.id)
+
+    async def forget(self) -> int:
+        """Drop the tokens that expired long ago; clients get a new one every hour."""
+        return await self._store.forget_tokens(self._clock.now_ms() - EXPIRED_MS)
 
     async def revoke(self, caller: Caller, token_id: str) -> None:
         token = await self._store.token(token_id)

@@ -141,8 +141,8 @@ class SqlStore(IdentityReads, DeltaReads, LanceReads, SharingReads, CareReads):
     async def fail_work(self, item_id: str, worker: str, error: str, now: int) -> bool:
         return await self.write(lambda: queue.fail(item_id, worker, error, now))
 
-    async def retry_work(self, item_id: str, now: int) -> bool:
-        return await self.write(lambda: queue.retry(item_id, now))
+    async def retry_work(self, now: int) -> int:
+        return await self.write(lambda: queue.retry(now))
 
     async def work(self, limit: int) -> list[WorkItem]:
         return await self.read(reads.work_waiting(limit))

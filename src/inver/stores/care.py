@@ -13,7 +13,7 @@ from inver.domain.runs import Policy, Run
 from inver.domain.tables import Format, TableKind
 from inver.ports import KnownTable
 from inver.stores import observing
-from inver.stores.caring import RUN, run_of
+from inver.stores.caring import RUN, WHOLE_RUN, run_of, whole_run_of
 from inver.stores.deciding import SEPARATOR
 from inver.stores.sql import Row, Steps
 
@@ -165,8 +165,8 @@ def _policy_of(securable_id: str) -> Steps[Policy | None]:
 
 
 def _run(run_id: str) -> Steps[Run | None]:
-    rows = yield f"SELECT {RUN} FROM care_runs r WHERE r.id = ?1", (run_id,)
-    return run_of(rows[0]) if rows else None
+    rows = yield f"SELECT {WHOLE_RUN} FROM care_runs r WHERE r.id = ?1", (run_id,)
+    return whole_run_of(rows[0]) if rows else None
 
 
 def _runs(table_id: str | None, before: str, limit: int) -> Steps[list[Run]]:

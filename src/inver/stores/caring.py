@@ -22,6 +22,7 @@ from inver.stores.sql import Row, Steps
 RUN = """r.id, r.table_id, r.job, r.dry_run, r.state, r.attempt, r.worker, r.by_id, r.started_at,
     r.lease_until, r.progress, r.message, r.options, r.predicted, r.pinned_from,
     r.finished_at, r.result"""
+WHOLE_RUN = f"{RUN}, r.files"
 MOST_LATER = 1_000
 """Commits since a run has seen the table; with more of them, what it says of it is too old to be of use."""
 
@@ -35,9 +36,12 @@ LEAST_READ = 4 * care.MIB
 _options = msgspec.json.Decoder(Options).decode
 _predicted = msgspec.json.Decoder(Predicted).decode
 _result = msgspec.json.Decoder(care.Result).decode
+_files = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
 def run_of(row: Row) -> Run:
+    """Without the files that its result names."""
+    result = None if row[16] is None else msgspec.structs.replace(_result(row[16]), files=())
     return Run(
         id=row[0],
         table_id=row[1],
@@ -55,8 +59,17 @@ def run_of(row: Row) -> Run:
         predicted=_predicted(row[13]),
         pinned_from=row[14],
         finished_at=row[15],
-        result=None if row[16] is None else _result(row[16]),
+        result=result,
     )
+
+
+def whole_run_of(row: Row) -> Run:
+    """Of `WHOLE_RUN`."""
+    run = run_of(row)
+    if run.result is None or row[17] is None:
+        return run
+    result = msgspec.structs.replace(run.result, files=_files(row[17]))
+    return msgspec.structs.replace(run, result=result)
 
 
 def start_run(context: Context, op: StartRun) -> Steps[Decided]:
@@ -77,7 +90,7 @@ def start_run(context: Context, op: StartRun) -> Steps[Decided]:
     attempt = yield from _attempt(op)
     yield (
         """INSERT INTO care_runs VALUES (?1, ?2, ?3, ?4, 'running', ?5, ?6, ?7, ?8, ?9, 0, '', ?10, ?11,
-           ?12, NULL, NULL)""",
+           ?12, NULL, NULL, NULL)""",
         (
             op.id,
             op.table_id,
@@ -98,22 +111,23 @@ def start_run(context: Context, op: StartRun) -> Steps[Decided]:
 
 
 def finish_run(context: Context, op: FinishRun) -> Steps[Decided]:
-    rows = yield f"SELECT {RUN} FROM care_runs r WHERE r.id = ?1 {{update}}", (op.id,)
+    rows = yield f"SELECT {WHOLE_RUN} FROM care_runs r WHERE r.id = ?1 {{update}}", (op.id,)
     if not rows:
         raise NotFound("the run does not exist", kind="run")
-    run = run_of(rows[0])
+    run = whole_run_of(rows[0])
     if run.state is RunState.FINISHED and run.result == op.result:
         return Noop(Result(run.table_id))
     if run.state is not RunState.RUNNING:
         raise conflict(context, run.table_id, Reason.LEASE_LOST, op.id, run.state)
     yield (
         """UPDATE care_runs SET state = 'finished', finished_at = ?2, lease_until = ?2, progress = ?3,
-           result = ?4 WHERE id = ?1""",
+           result = ?4, files = ?5 WHERE id = ?1""",
         (
             op.id,
             context.at,
             1000 if op.result.outcome in (Outcome.DONE, Outcome.NOTHING) else int(run.progress * 1000),
-            encode(op.result),
+            encode(msgspec.structs.replace(op.result, files=())),
+            encode(op.result.files) if op.result.files else None,
         ),
     )
     yield _FORGET, (run.table_id, KEPT - 1)

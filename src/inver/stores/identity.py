@@ -61,6 +61,9 @@ class IdentityReads(ABC):
     async def touch_tokens(self, used: Mapping[str, int]) -> None:
         await self.write(lambda: _touch(used))
 
+    async def forget_tokens(self, expired_before: int) -> int:
+        return await self.write(lambda: _forget_tokens(expired_before))
+
     async def standing(self, principal: Principal) -> Standing:
         return await self.read(_standing(principal))
 
@@ -174,6 +177,11 @@ def _secrets(principal_id: str) -> Steps[list[StoredSecret]]:
 def _touch(used: Mapping[str, int]) -> Steps[None]:
     for token_id in sorted(used):
         yield "UPDATE tokens SET last_used_at = ?2 WHERE id = ?1", (token_id, used[token_id])
+
+
+def _forget_tokens(expired_before: int) -> Steps[int]:
+    rows = yield "DELETE FROM tokens WHERE expires_at < ?1 RETURNING 1", (expired_before,)
+    return len(rows)
 
 
 def _standing(principal: Principal) -> Steps[Standing]:

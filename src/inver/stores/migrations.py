@@ -168,7 +168,10 @@ _CARE = (
         format {key} NOT NULL, job {key} NOT NULL, bytes_s {int} NOT NULL, PRIMARY KEY (format, job))""",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _CARE)
+# Apart from the result: who lists runs does not read what may be a thousand paths of each.
+_FILES_OF_RUNS = ("ALTER TABLE care_runs ADD COLUMN files {bytes}",)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _CARE, _FILES_OF_RUNS)
 LATEST = len(MIGRATIONS)
 
 _READ = "SELECT value FROM meta WHERE key = 'schema_version'"

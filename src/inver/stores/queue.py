@@ -66,11 +66,11 @@ def fail(item_id: str, worker: str, error: str, now: int) -> Steps[bool]:
     return True
 
 
-def retry(item_id: str, now: int) -> Steps[bool]:
-    """Give a failed item another life."""
+def retry(now: int) -> Steps[int]:
+    """Give every failed item another life."""
     rows = yield (
-        """UPDATE work SET state = 'waiting', attempts = 0, not_before = ?2, last_error = NULL
-           WHERE id = ?1 AND state = 'failed' RETURNING id""",
-        (item_id, now),
+        """UPDATE work SET state = 'waiting', attempts = 0, not_before = ?1, last_error = NULL
+           WHERE state = 'failed' RETURNING id""",
+        (now,),
     )
-    return bool(rows)
+    return len(rows)

@@ -77,9 +77,13 @@ def finish_care(run_id: str, result: Result) -> Call[None]:
 
 
 def care_runs(table: Name | None = None, *, page_size: int | None = None) -> Call[Page[CareRun]]:
-    """Newest first."""
+    """Newest first, without the files that dry runs would delete: `care_run` has them."""
     path = "/care/runs" if table is None else table_path(table) + "/care/runs"
     return listing(path, "runs", CareRun, query_of(max_results=page_size))
+
+
+def care_run(run_id: str) -> Call[CareRun]:
+    return Call(method="GET", path=_run(run_id), read=json_answer(CareRun))
 
 
 def care_scheduler() -> Call[Scheduler]:

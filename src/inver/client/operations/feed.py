@@ -55,6 +55,19 @@ def doctor() -> Call[Diagnosis]:
     return Call(method="GET", path="/doctor", read=json_answer(Diagnosis), timeout=180.0)
 
 
+def retry_work() -> Call[int]:
+    """Follow-up work that was given up is tried again; returns how much of it there was."""
+
+    def read(response: Response) -> int:
+        return json_answer(_Retried)(response).count
+
+    return Call(method="POST", path="/doctor/retry", read=read)
+
+
+class _Retried(msgspec.Struct):
+    count: int
+
+
 class _Events(msgspec.Struct):
     events: list[Event]
     next: str

@@ -23,6 +23,7 @@ from inver.domain.delta_vacuum import (
     is_hidden,
     is_left_behind,
     is_rewritten,
+    is_underway,
     keep,
     nested_table,
     own_path,
@@ -88,14 +89,19 @@ class Needed:
 async def _vacuum(work: Work) -> Result:
     async with opened(work) as table:
         ticket = work.ticket
-        kept = keep(ticket.options, table.configuration, ticket.pinned_from, SystemClock().now_ms())
+        now = SystemClock().now_ms()
+        kept = keep(ticket.options, table.configuration, ticket.pinned_from, now)
         work.tell(0.0, "reading the log")
         snapshot = await table.reader.snapshot(table.log, table.ratified.latest, listed=table.listed)
         needed = await _needed(table, snapshot, kept)
         columns = _partition_columns(table)
         if ticket.options.full:
             work.tell(0.0, "listing the table's folder")
-            doomed = await _of_listing(table, needed, columns)
+            doomed = [
+                file
+                for file in await _of_listing(table, needed, columns)
+                if file.path in needed.removed or not is_underway(file, now)
+            ]
         else:
             doomed = await _of_log(table, needed, columns)
         result = await _deleted(table, doomed)
@@ -227,10 +233,12 @@ class _Readded:
 
 async def _orphans(work: Work) -> Result:
     async with opened(work) as table:
-        before = SystemClock().now_ms() - staged_ms(work.ticket.options)
+        now = SystemClock().now_ms()
+        before = now - staged_ms(work.ticket.options)
         doomed = await _staged_leftovers(table, before)
         work.tell(0.0, "listing the table's folder")
-        doomed += await _rewritten_leftovers(table, before)
+        rewritten = await _rewritten_leftovers(table, before)
+        doomed += [file for file in rewritten if not is_underway(file, now)]
         return await _deleted(table, doomed)
 
 

@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from inver.domain.care import Curve
+
 _ALONE = 1 << 16
 _TOGETHER = 1 << 10
 _PLACES = 62
@@ -50,7 +52,7 @@ def bounds(sample: Any, ranges: int) -> Any:
     return np.unique(ordered[places])
 
 
-def places(columns: Sequence[Any], cuts: Sequence[Any]) -> pa.Array:
+def places(columns: Sequence[Any], cuts: Sequence[Any], curve: Curve = Curve.HILBERT) -> pa.Array:
     """The place of each row on the curve."""
     ranks = []
     for values, cut in zip(columns, cuts, strict=True):
@@ -60,7 +62,8 @@ def places(columns: Sequence[Any], cuts: Sequence[Any]) -> pa.Array:
         ranks.append(rank)
     if len(ranks) == 1:
         return pa.array(ranks[0])
-    return pa.array(hilbert(ranks, ranges_of(len(ranks)).bit_length() - 1))
+    bits = ranges_of(len(ranks)).bit_length() - 1
+    return pa.array(hilbert(ranks, bits) if curve is Curve.HILBERT else interleaved(ranks, bits))
 
 
 def hilbert(columns: Sequence[Any], bits: int) -> Any:
@@ -76,7 +79,7 @@ def hilbert(columns: Sequence[Any], bits: int) -> Any:
             axes[0] = np.where(is_set, axes[0] ^ below, axes[0]) ^ swapped
             axes[axis] = axes[axis] ^ swapped if axis else axes[0]
         bit >>= 1
-    return _interleaved(_gray(axes, bits), bits)
+    return interleaved(_gray(axes, bits), bits)
 
 
 def _gray(axes: list[Any], bits: int) -> list[Any]:
@@ -90,7 +93,8 @@ def _gray(axes: list[Any], bits: int) -> list[Any]:
     return [axis ^ turned for axis in axes]
 
 
-def _interleaved(axes: list[Any], bits: int) -> Any:
+def interleaved(axes: Sequence[Any], bits: int) -> Any:
+    """The bits of all numbers in turn, which is the Z-order."""
     place = np.zeros_like(axes[0])
     for bit in range(bits - 1, -1, -1):
         for axis in axes:

@@ -84,7 +84,7 @@ def _with_cuts(session: Any, layout: Layout, bin: Bin, count: int) -> Layout:
     sample = pa.concat_tables(samples)
     ranges = ranges_of(len(layout.clustering.paths))
     cuts = tuple(bounds(column, ranges) for column in sample.columns)
-    ordered = np.sort(places(sample.columns, cuts).to_numpy())
+    ordered = np.sort(places(sample.columns, cuts, layout.clustering.curve).to_numpy())
     ends = ordered[[len(ordered) * part // count for part in range(1, count)]] if len(ordered) else ordered
     return replace(layout, cuts=cuts, ends=ends)
 
@@ -126,7 +126,8 @@ def placed_rows(layout: Layout, batches: Iterable[Any]) -> Iterator[Any]:
     reading, files = _reading(layout)
     for number in _numbers(batches):
         for table in reading.tables(files, _decode_file(layout.files[number])):
-            found = places([_column(table, path) for path in layout.clustering.paths], layout.cuts)
+            columns = [_column(table, path) for path in layout.clustering.paths]
+            found = places(columns, layout.cuts, layout.clustering.curve)
             part: Any = np.searchsorted(layout.ends, found.to_numpy(), side="right").astype(np.int32)
             placed = table.append_column(PLACE, found).append_column(PART, pa.array(part))
             yield from placed.combine_chunks().to_batches(max_chunksize=1 << 16)

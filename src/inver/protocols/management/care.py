@@ -119,6 +119,14 @@ class CareRoutes:
             ),
             Endpoint(
                 "GET",
+                RUN,
+                self.get_run,
+                "care",
+                "Show a run, with the files that a dry run would delete",
+                returns=wire.RunShown,
+            ),
+            Endpoint(
+                "GET",
                 TABLE + "/care/runs",
                 self.table_runs,
                 "care",
@@ -196,6 +204,9 @@ class CareRoutes:
 
     async def list_runs(self, request: Request) -> Response:
         return await self._runs(request, None)
+
+    async def get_run(self, request: Request) -> Response:
+        return ok(wire.RunShown.of(await self._care.running.get(caller(request), _run_id(request))))
 
     async def table_runs(self, request: Request) -> Response:
         return await self._runs(request, table_name(request))

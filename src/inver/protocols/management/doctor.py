@@ -19,6 +19,10 @@ class Diagnosis(msgspec.Struct):
     checks: list[Check]
 
 
+class Retried(msgspec.Struct):
+    count: int
+
+
 class DoctorRoutes:
     def __init__(self, doctor: Doctor) -> None:
         self._doctor = doctor
@@ -33,10 +37,21 @@ class DoctorRoutes:
                 "Examine the database, the storage and the clock",
                 returns=Diagnosis,
                 timeout=TIME_S,
-            )
+            ),
+            Endpoint(
+                "POST",
+                "/doctor/retry",
+                self.retry,
+                "server",
+                "Try follow-up work again that was given up",
+                returns=Retried,
+            ),
         ]
 
     async def examine(self, request: Request) -> Response:
         checks = await self._doctor.examine(caller(request))
         healthy = all(check.status is not Status.FAILED for check in checks)
         return ok(Diagnosis(healthy, checks))
+
+    async def retry(self, request: Request) -> Response:
+        return ok(Retried(await self._doctor.retry(caller(request))))

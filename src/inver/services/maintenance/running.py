@@ -158,6 +158,7 @@ class Running:
         self, caller: Caller, ref: TableRef | None, before: str, limit: int
     ) -> tuple[list[NamedRun], str | None]:
         """Newest first: of one table, or of all that the caller may load; and where to go on, if anywhere.
+        The files that a dry run would delete are told by `get` alone.
 
         Whoever may load few tables gets short pages rather than long waits.
         """
@@ -180,6 +181,15 @@ class Running:
                     break
         more = bool(page) and before != page[-1].id
         return await self._named(found), before if more else None
+
+    async def get(self, caller: Caller, run_id: str) -> NamedRun:
+        """With the files that a dry run would delete."""
+        run = await self._store.care_run(run_id)
+        if run is None or not await self._may_load(caller, run.table_id):
+            await self._access.standing(caller)
+            raise missing("run", run_id)
+        [named] = await self._named([run])
+        return named
 
     async def _start(
         self,
