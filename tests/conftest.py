@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from functools import cache
 
 import httpx
 import pytest
@@ -19,6 +20,11 @@ __all__ = ["database", "inver", "shared_inver"]
 # What is asked of a server is answered, however busy the machine is.
 for _wait in ("connect", "read", "write", "pool"):
     setattr(httpx._config.DEFAULT_TIMEOUT_CONFIG, _wait, PATIENCE_S)
+
+# To read the world's certificates takes longer than most requests, and none of them needs those.
+pytest.MonkeyPatch().setattr(
+    "httpx._transports.default.create_ssl_context", cache(httpx._config.create_ssl_context)
+)
 
 # The same examples every time, however slow the machine is.
 settings.register_profile(
