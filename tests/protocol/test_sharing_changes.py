@@ -213,6 +213,32 @@ def test_historical_metadata_only_when_asked(feed: Feed):
         assert told(lines) == ALL
 
 
+@pytest.mark.parametrize("paged", [False, True])
+def test_a_stream_of_spark_is_told_the_metadata_of_every_version(feed: Feed, paged: bool):
+    """It forgets what it has gone past, and takes no changes of a version whose metadata it has not."""
+    agent = {"User-Agent": "Delta-Sharing-SparkStructuredStreaming/1.4.1 QueryId-0 Spark/4.1.4"}
+    params: dict[str, Any] = {"startingVersion": 1, "includeHistoricalMetadata": "true"}
+    path = f"{feed.name}/changes"
+
+    def heads(headers: dict[str, str]) -> list[Any]:
+        lines = feed.guest.lines(
+            "GET", path, params=params | ({"maxFiles": 1} if paged else {}), headers=headers
+        )
+        while token := lines[-1].get("endStreamAction", {}).get("nextPageToken"):
+            more = {**params, "maxFiles": 1, "pageToken": token}
+            lines += feed.guest.lines("GET", path, params=more, headers=headers)[2:]
+        return [line["metaData"] for line in lines if "metaData" in line]
+
+    told = heads({**DELTA, **agent})
+    assert [head["version"] for head in told] == [1, 2, 3, 4, 5]
+    told = [head["deltaMetadata"] for head in told]
+    assert ["note" in head["schemaString"] for head in told] == [False, False, False, True, True]
+    assert all(head["configuration"] == {"delta.enableChangeDataFeed": "true"} for head in told)
+    # Nobody else is, nor is it in the format in which it does not forget.
+    for headers in (DELTA, agent):
+        assert [head["version"] for head in heads(headers)] == [1, 4]
+
+
 def test_pages_of_changes(feed: Feed):
     seen, token, pages = [], None, 0
     while True:

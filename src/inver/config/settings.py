@@ -62,6 +62,13 @@ class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     secret_key: Annotated[Secret | None, Option(SECRET, "Secret key that belongs to the access key.")] = None
     session_token: Annotated[Secret | None, Option(SECRET, "Session token of temporary keys.")] = None
+    sts_role: Annotated[
+        str | None,
+        Option(TEXT, "ARN of a role that is taken on for temporary keys to one table's folder in S3."),
+    ] = None
+    sts_endpoint: Annotated[
+        str | None, Option(URL, "Address of the token service, where it is not that of AWS in the region.")
+    ] = None
     gcs_service_account: Annotated[
         Secret | None, Option(SECRET, "JSON text of a Google service account key.")
     ] = None

@@ -129,11 +129,13 @@ class CommitInfo(msgspec.Struct, rename="camel", gc=False):
 
 
 class CommitChanges(msgspec.Struct, frozen=True):
-    """Files that tell what a version changed; `protocol` and `metadata` are set where it changes them."""
+    """Files that tell what a version changed; `protocol` and `metadata` are set where it changes them,
+    `standing` is the metadata that it has either way."""
 
     version: int
     timestamp: int
     files: Sequence[DataFile]
+    standing: Metadata
     protocol: Protocol | None = None
     metadata: Metadata | None = None
 

@@ -76,12 +76,11 @@ class SharedLogs:
         self,
         commits: Callable[[int], AsyncIterator[CommitChanges]],
         start: int,
-        at_start: TableHead,
         lines: SharedLines,
         admitted: Filter | None,
         **how: Any,
     ) -> AsyncIterator[tuple[bytes, Place | None]]:
-        return _changed(commits, start, at_start, lines, admitted, **how)
+        return _changed(commits, start, lines, admitted, **how)
 
     def lines(
         self,
@@ -153,24 +152,24 @@ class SharedLog:
         def commits(skip: int) -> AsyncIterator[CommitChanges]:
             return changes(self._reader, plan, change_data=change_data, skip=skip)
 
-        return _changed(commits, plan.start, plan.at_start, lines, admitted, **how)
+        return _changed(commits, plan.start, lines, admitted, **how)
 
 
 async def _changed(
     commits: Callable[[int], AsyncIterator[CommitChanges]],
     start: int,
-    at_start: TableHead,
     lines: SharedLines,
     admitted: Filter | None,
     *,
     metadata: bool,
     protocol: bool,
+    repeated: bool = False,
     skip: Place = (0, 0),
     most: int | None = None,
 ) -> AsyncIterator[tuple[bytes, Place | None]]:
     """Lines of a range of commits, and with the last of a page where the next one starts."""
     gathered: list[bytes] = []
-    count, left, at = 0, most, skip[0]
+    count, left, at, most_gathered = 0, most, skip[0], _FIRST_FILES
     async for commit in commits(skip[0]):
         files = [file for file in commit.files if _admitted(file, admitted)]
         passed = skip[1] if at == skip[0] else 0
@@ -179,10 +178,9 @@ async def _changed(
             return
         if not passed and commit.version > start:
             if protocol and commit.protocol is not None:
-                head = commit.metadata or at_start.metadata
-                gathered.append(lines.protocol(commit.protocol, head, commit.version))
-            if metadata and commit.metadata is not None:
-                gathered.append(lines.metadata(commit.metadata, version=commit.version))
+                gathered.append(lines.protocol(commit.protocol, commit.standing, commit.version))
+            if metadata and (repeated or commit.metadata is not None):
+                gathered.append(lines.metadata(commit.standing, version=commit.version))
         taken = files[passed:] if left is None else files[passed : passed + left]
         told = msgspec.structs.replace(commit, files=taken)
         if len(taken) > _AT_ONCE:
@@ -196,9 +194,9 @@ async def _changed(
                 yield b"".join(gathered), (at, passed + len(taken))
                 return
         at += 1
-        if count >= _CHUNK_FILES:
+        if count >= most_gathered:
             yield b"".join(gathered), None
-            gathered, count = [], 0
+            gathered, count, most_gathered = [], 0, _CHUNK_FILES
     yield b"".join(gathered), None
 
 

@@ -38,6 +38,7 @@ class SharedTable(msgspec.Struct, frozen=True, kw_only=True):
     """A table under the names that it has in a share."""
 
     share_id: str
+    item_id: str
     table: Table
     schema_name: str
     name: str
@@ -78,6 +79,6 @@ class Shares(Protocol):
         """The shares that have this table, by itself or in a schema."""
         ...
 
-    async def shares_table(self, share_id: str, table_id: str) -> bool:
-        """Whether the share has this table now, under whatever name."""
+    async def items_with(self, share_id: str, table_id: str) -> list[str]:
+        """The items by which the share has this table now, under whatever name."""
         ...

@@ -123,6 +123,7 @@ class App:
             services.throttle,
             logs,
             IcebergLogs(store, services.iceberg.states, services.iceberg.planning, iceberg_deletes, logs),
+            services.placement,
             self.open_objects,
             vending,
         )

@@ -15,7 +15,7 @@ import msgspec
 
 from inver.domain.grants import Action
 from inver.domain.locations import Location
-from inver.domain.tables import NAMED, State, Table, TableKind
+from inver.domain.tables import NAMED, State, Table
 from inver.domain.uuids import is_uuid
 from inver.errors import AlreadyExists, Forbidden, Invalid, NotFound
 from inver.ports import CredentialVendor, StorageAccess, StorageCredential, Store
@@ -65,7 +65,7 @@ class Credentials:
                 return await self._for_staged(caller, staged, ref.id)
         table = await self._names.table(ref)
         await self._require(caller, table, access, ref.shown())
-        return await self._vend(_checked(self._placement, table), access)
+        return await self._vend(self._placement.current(table), access)
 
     async def by_right(self, caller: Caller, table: Table) -> Vended | None:
         """For writing who may commit, for reading who may read, and nothing for others."""
@@ -74,7 +74,7 @@ class Credentials:
             return None
         writes = await self._access.permits(caller, Action.COMMIT, chain)
         access = StorageAccess.READ_WRITE if writes else StorageAccess.READ
-        return await self._vend(_checked(self._placement, table), access)
+        return await self._vend(self._placement.current(table), access)
 
     async def for_new(self, location: Location) -> Vended:
         """For a place that was chosen or checked for a table that is about to be written."""
@@ -160,11 +160,4 @@ class Credentials:
         if table.state not in NAMED:
             raise missing("table", table.id)
         await self._require(caller, table, access, table.id)
-        _checked(self._placement, table)
-
-
-def _checked(placement: Placement, table: Table) -> Location:
-    """The roots may have been narrowed since the table was made."""
-    if table.kind is TableKind.EXTERNAL:
-        return placement.external(table.location)
-    return Location.parse(table.location)
+        self._placement.current(table)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from inver.domain.locations import Location
 from inver.domain.securables import Catalog, Schema
-from inver.domain.tables import TableKind
+from inver.domain.tables import Table, TableKind
 from inver.domain.uuids import is_uuid
 from inver.errors import Invalid
 
@@ -33,6 +33,12 @@ class Placement:
         if asked is None:
             raise Invalid("an external table needs a location", field="location")
         return self.external(asked)
+
+    def current(self, table: Table) -> Location:
+        """Where a table lies. The roots may have been narrowed since it was made."""
+        if table.kind is TableKind.EXTERNAL:
+            return self.external(table.location)
+        return Location.parse(table.location)
 
     def managed(self, table_id: str, catalog: Catalog, schema: Schema) -> Location:
         root = schema.storage_root or catalog.storage_root

@@ -8,7 +8,7 @@ from inver.domain.grants import Action, Chain, Node, Standing, allowed, shows_al
 from inver.domain.ledger import MAIN, Receipt
 from inver.domain.securables import SecurableKind
 from inver.domain.tables import Format, Table, TableDetails
-from inver.ports import Commit, NamedTable, Report, Store
+from inver.ports import Commit, Report, Store, TableNames
 from inver.services.access import Access, missing
 from inver.services.catalogs import MAX_PAGE, Catalogs
 from inver.services.context import Caller
@@ -80,21 +80,26 @@ class Tables:
         limit: int,
         format: Format,
         views: bool = False,
-    ) -> list[NamedTable]:
+    ) -> TableNames:
         """What the store lists for this format, as far as the caller may see it, without gaps."""
         schema = await self._catalogs.schema(caller, catalog, path)
         standing = await self._access.standing(caller)
         chain = await self._access.schema_chain(caller, schema.id)
         if shows_all_inside(standing, chain, SecurableKind.TABLE):
             return await self._store.table_names(schema.id, after, limit, format, views)
-        found: list[NamedTable] = []
-        while len(found) < limit:
+        names: list[str] = []
+        others: dict[str, tuple[Format, bytes]] = {}
+        while len(names) < limit:
             page = await self._seen_one_by_one(standing, chain, after, MAX_PAGE, views)
-            found += [NamedTable(each.name, each.format, each.head) for each in page if each.head is not None]
+            for each in page:
+                if each.head is not None:
+                    names.append(each.name)
+                    if each.format is not format:
+                        others[each.name] = (each.format, each.head)
             if len(page) < MAX_PAGE:
                 break
             after = page[-1].name
-        return found[:limit]
+        return TableNames(names[:limit], others)
 
     async def _seen_one_by_one(
         self, standing: Standing, above: Chain, after: str, limit: int, views: bool

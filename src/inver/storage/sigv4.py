@@ -1,4 +1,5 @@
-"""Requests to S3, signed in the server's name by AWS Signature Version 4, for clients that have no keys."""
+"""Requests to AWS, signed in the server's name by its Signature Version 4; those to S3 for clients that have
+no keys."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from inver.clock import Clock
 from inver.errors import Invalid
 from inver.ports import S3Target
 from inver.secrets import Secret
-from inver.storage.signing import AMAZON, UNSIGNED, v4_key, v4_moment, v4_scope
+from inver.storage.signing import AMAZON, UNSIGNED, Dialect, v4_key, v4_moment, v4_scope
 
 _URI = re.compile(r"(https?)://([^/?#@\\\s]+)(/[^?#\s\\]*)(?:\?([^#\s]*))?", re.ASCII)
 _ESCAPES = re.compile(r"(?:[A-Za-z0-9._~/!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*", re.ASCII)
@@ -32,6 +33,7 @@ class SigV4:
         session_token: Secret | None = None,
         endpoint: str | None = None,
         region: str | None = None,
+        dialect: Dialect = AMAZON,
     ) -> None:
         self._clock = clock
         self._access_key = access_key
@@ -39,6 +41,7 @@ class SigV4:
         self._session_token = session_token
         self._endpoint = None if endpoint is None else endpoint.rstrip("/")
         self._region = region
+        self._dialect = dialect
 
     def target(self, uri: str) -> S3Target:
         """What a URI is about, if it is one of this store; read literally, and once."""
@@ -87,9 +90,9 @@ class SigV4:
                 signed["x-amz-content-sha256"],
             )
         )
-        scope = v4_scope(AMAZON, moment, region)
+        scope = v4_scope(self._dialect, moment, region)
         text = f"AWS4-HMAC-SHA256\n{moment}\n{scope}\n{hashlib.sha256(canonical.encode()).hexdigest()}"
-        key = v4_key(AMAZON, self._secret_key, moment[:8], region)
+        key = v4_key(self._dialect, self._secret_key, moment[:8], region)
         signature = hmac.digest(key, text.encode(), "sha256").hex()
         signed["authorization"] = (
             f"AWS4-HMAC-SHA256 Credential={self._access_key}/{scope}, SignedHeaders={names}, "

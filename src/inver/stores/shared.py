@@ -129,8 +129,8 @@ class SharingReads(ABC):
     async def shares_with(self, table_id: str) -> list[tuple[Share, ShareItem]]:
         return await self.read(_with(table_id))
 
-    async def shares_table(self, share_id: str, table_id: str) -> bool:
-        return await self.read(_has(share_id, table_id))
+    async def items_with(self, share_id: str, table_id: str) -> list[str]:
+        return await self.read(_items_with(share_id, table_id))
 
 
 def _share(row: Row) -> Share:
@@ -225,11 +225,11 @@ def _schemas(share_id: str, after: str, limit: int) -> Steps[list[str]]:
 _WIDTH = TABLE_COLUMNS.count(",") + 1
 # What was shared by itself takes its name from what a shared schema has under it.
 _OWN = f"""SELECT {TABLE_COLUMNS}, i.schema_key, i.schema_name, i.table_name AS shown, i.table_key AS key,
-        i.start_version, i.history
+        i.start_version, i.history, i.id AS item_id
     FROM share_items i JOIN tables t ON t.id = i.securable_id
     WHERE i.share_id = ?1 AND i.kind = 'table' AND t.state = 'live'"""
 _INSIDE = f"""SELECT {TABLE_COLUMNS}, i.schema_key, i.schema_name, t.name AS shown, t.name_key AS key,
-        i.start_version, i.history
+        i.start_version, i.history, i.id AS item_id
     FROM share_items i JOIN tables t ON t.schema_id = i.securable_id
     WHERE i.share_id = ?1 AND i.kind = 'schema' AND t.state = 'live' AND t.kind <> 'VIEW'
     AND NOT EXISTS (SELECT 1 FROM share_items o WHERE o.share_id = i.share_id AND o.kind = 'table'
@@ -240,6 +240,7 @@ def _shared(share_id: str, row: Row) -> SharedTable:
     table: Table = table_of(row)
     return SharedTable(
         share_id=share_id,
+        item_id=row[_WIDTH + 6],
         table=table,
         schema_name=row[_WIDTH + 1],
         name=row[_WIDTH + 2],
@@ -281,11 +282,11 @@ def _with(table_id: str) -> Steps[list[tuple[Share, ShareItem]]]:
     return [(_share(row[:width]), _item(row[width:])) for row in rows]
 
 
-def _has(share_id: str, table_id: str) -> Steps[bool]:
+def _items_with(share_id: str, table_id: str) -> Steps[list[str]]:
     rows = yield (
-        """SELECT 1 FROM share_items i JOIN tables t ON t.id = ?2 AND t.state = 'live'
+        """SELECT i.id FROM share_items i JOIN tables t ON t.id = ?2 AND t.state = 'live'
            WHERE i.share_id = ?1 AND ((i.kind = 'table' AND i.securable_id = t.id)
-           OR (i.kind = 'schema' AND i.securable_id = t.schema_id)) LIMIT 1""",
+           OR (i.kind = 'schema' AND i.securable_id = t.schema_id))""",
         (share_id, table_id),
     )
-    return bool(rows)
+    return [row[0] for row in rows]

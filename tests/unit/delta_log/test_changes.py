@@ -202,3 +202,34 @@ async def test_a_protocol_in_the_range_that_is_not_known_is_refused(log, reader)
     log.commit(2, PROTOCOL, add("a"))
     with pytest.raises(Unsupported, match="timeTravelToMars"):
         await plan(reader, log, 0, 2)
+
+
+async def test_a_range_is_looked_through_again_when_the_log_is_another(log, reader):
+    log.commit(0, PROTOCOL, FEED, add("a"), at=T)
+    log.commit(1, add("b"), at=T + 1)
+    assert await told(reader, log, 0, 1) == await told(reader, log, 0, 1) == [["+a"], ["+b"]]
+    assert await told(reader, log, 1, 1) == [["+b"]]
+    log.commit(2, FEED, remove("b", size=1), at=T + 2)
+    assert await told(reader, log, 0, 1) == [["+a"], ["+b"]]
+    assert await told(reader, log, 0, 2) == [["+a"], ["+b"], ["-b"]]
+    assert [version for version, _ in (await plan(reader, log, 0, 2)).later_metadata] == [2]
+    # Of the same size and with the same time, but not the same file.
+    log.commit(1, add("c"), at=T + 1)
+    assert await told(reader, log, 0, 2) == [["+a"], ["+c"], ["-b"]]
+
+
+async def test_metadata_stands_until_it_is_changed(log, reader):
+    heads = [metadata((), x=str(number)) for number in range(3)]
+    log.commit(0, PROTOCOL, heads[0])
+    log.commit(1, add("a"))
+    log.commit(2, heads[1], add("b"))
+    log.commit(3, add("c"))
+    log.commit(4, heads[2])
+    log.commit(5, remove("a"))
+    for start in range(6):
+        planned = await plan(reader, log, start, 5)
+        for skip in range(6 - start):
+            found = [
+                commit.standing.configuration["x"] async for commit in changes(reader, planned, skip=skip)
+            ]
+            assert found == list("001122")[start + skip :]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from inver.errors import Invalid
-from inver.formats.delta_log.listing import Listing, Segment, listing
+from inver.formats.delta_log.listing import Listing, ListingsKept, Segment, listing
 from inver.ports import ObjectInfo
 
 UUID = "8f1c0c7e-0000-4000-8000-000000000001"
@@ -145,3 +145,30 @@ def test_a_base_can_be_asked_for():
     found = log(checkpoint(2), checkpoint(5), *map(commit, range(8)))
     assert [segment.base_version for segment in found.segments(7, 2)] == [2]
     assert [segment.base_version for segment in found.segments(7, -1)] == [-1]
+
+
+def test_a_listing_is_kept_until_something_is_different():
+    kept = ListingsKept(100)
+    first = kept.sorted_out("t", commits(0, 1), {}, None)
+    assert kept.sorted_out("t", commits(0, 1), {}, None) is first
+    for objects, tail, latest in (
+        (commits(0, 1, 2), {}, None),
+        (commits(0, 1, 2), {}, 1),
+        (commits(0, 1, 2), {3: info("staged")}, 3),
+        ([*commits(0), ObjectInfo(f"_delta_log/{1:020d}.json", 10, 2)], {}, None),
+    ):
+        found = kept.sorted_out("t", objects, tail, latest)
+        assert (found.commits, found.latest) == (listing(objects, tail, latest).commits, found.latest)
+        assert kept.sorted_out("t", objects, tail, latest) is found
+    assert kept.sorted_out("t", commits(0, 1), {}, None) is not first
+
+
+def test_logs_that_were_not_asked_for_longest_are_forgotten():
+    kept = ListingsKept(5)
+    first, second = (kept.sorted_out(table, commits(0, 1), {}, None) for table in "ab")
+    assert kept.sorted_out("a", commits(0, 1), {}, None) is first
+    kept.sorted_out("c", commits(0, 1), {}, None)
+    assert kept.sorted_out("a", commits(0, 1), {}, None) is first
+    assert kept.sorted_out("b", commits(0, 1), {}, None) is not second
+    long = kept.sorted_out("d", commits(*range(6)), {}, None)
+    assert kept.sorted_out("d", commits(*range(6)), {}, None) is not long

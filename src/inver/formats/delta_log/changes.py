@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from inver.domain.delta_actions import (
     Add,
@@ -64,6 +64,11 @@ class ChangePlan:
     def noted(self, place: int) -> str:
         """Nothing: every page looks through the commits."""
         return ""
+
+    def metadata_before(self, place: int) -> Metadata:
+        """Of the commit before one of the range; of the first commit for the first."""
+        earlier = (commit.facts.metadata for commit in reversed(self.commits[1:place]))
+        return next((each for each in earlier if each is not None), self.at_start.metadata)
 
     @property
     def later_metadata(self) -> list[tuple[int, Metadata]]:
@@ -127,6 +132,16 @@ def _changed_nothing(info: CommitInfo) -> bool:
 
 async def plan_changes(reader: LogReader, log: Log, listed: Listing, start: int, end: int) -> ChangePlan:
     """Look through the commits of a range, whose bounds have been checked."""
+    known: ChangePlan | None = listed.noted.get((start, end))
+    if known is None:
+        known = await _planned(reader, log, listed, start, end)
+        # Pages and streams ask for the same range again; the last one is enough for them.
+        listed.noted.clear()
+        listed.noted[start, end] = known
+    return replace(known, log=log)
+
+
+async def _planned(reader: LogReader, log: Log, listed: Listing, start: int, end: int) -> ChangePlan:
     files = []
     for version in range(start, end + 1):
         info = listed.commits.get(version)
@@ -155,16 +170,21 @@ async def changes(
     """The commits of a plan from place `skip` on, read as they are taken."""
     lost = _Lost(reader, plan) if any(commit.facts.bare_removes for commit in plan.commits) else None
     # What was added before must be known, to complete what is removed later.
-    commits = iter(plan.commits[0 if lost else skip :])
-    for window in windows([commit.file for commit in plan.commits[0 if lost else skip :]]):
+    first = 0 if lost else skip
+    standing = plan.metadata_before(first)
+    commits = iter(plan.commits[first:])
+    for window in windows([commit.file for commit in plan.commits[first:]]):
         contents = await read_all(plan.log.store, window)
         for files, added in await in_thread(_decoded, window, contents, change_data, lost is not None):
             if lost is not None:
                 await lost.complete(files, added)
             commit = next(commits)
+            facts = commit.facts
+            standing = facts.metadata or standing
             if commit.version >= plan.start + skip:
-                facts = commit.facts
-                yield CommitChanges(commit.version, commit.timestamp, files, facts.protocol, facts.metadata)
+                yield CommitChanges(
+                    commit.version, commit.timestamp, files, standing, facts.protocol, facts.metadata
+                )
 
 
 def _decoded(

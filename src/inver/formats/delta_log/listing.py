@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from inver.errors import Invalid
 from inver.formats.delta_log.actions import damaged
@@ -57,6 +59,8 @@ class Listing:
     checkpoints: dict[int, list[Checkpoint]] = field(default_factory=dict)
     compactions: dict[int, list[LogFile]] = field(default_factory=dict)
     """By their first version, the longest first."""
+    noted: dict[tuple[int, int], Any] = field(default_factory=dict)
+    """What was found out about a range of versions, for the next one who asks for it."""
 
     @property
     def latest(self) -> int:
@@ -163,6 +167,33 @@ def listing(
     for same_first in found.compactions.values():
         same_first.sort(key=lambda file: file.last, reverse=True)
     return found
+
+
+class ListingsKept:
+    """The last listing of each log, for as long as nothing in it changes; the least recently used ones are
+    forgotten when they have more than `limit` files together."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._kept: OrderedDict[str, tuple[list[ObjectInfo], dict[int, ObjectInfo], int | None, Listing]] = (
+            OrderedDict()
+        )
+        self._count = 0
+
+    def sorted_out(
+        self, table: str, objects: list[ObjectInfo], tail: Mapping[int, ObjectInfo], latest: int | None
+    ) -> Listing:
+        kept = self._kept.pop(table, None)
+        if kept is not None:
+            self._count -= len(kept[0])
+        if kept is None or kept[:3] != (objects, tail, latest):
+            kept = objects, dict(tail), latest, listing(objects, tail, latest)
+        self._kept[table] = kept
+        self._count += len(objects)
+        while self._count > self._limit:
+            _, (forgotten, *_) = self._kept.popitem(last=False)
+            self._count -= len(forgotten)
+        return kept[3]
 
 
 def _add(found: Listing, checkpoint: Checkpoint) -> None:

@@ -20,9 +20,9 @@ from inver.formats.delta_log.listing import (
     LOG,
     Checkpoint,
     Listing,
+    ListingsKept,
     LogFile,
     Segment,
-    listing,
 )
 from inver.formats.delta_log.making import BaseMaker
 from inver.formats.delta_log.snapshot import Overlay, Snapshot, complete
@@ -34,6 +34,7 @@ T = TypeVar("T")
 _Key: TypeAlias = tuple[str, int, int | None]
 
 _MAX_SNAPSHOTS = 16
+_MAX_LISTED = 100_000
 _MAX_OVERLAY = 20_000
 _LARGE_COMMIT = 16 << 20
 _MAX_BYTES = 16 << 30
@@ -68,12 +69,13 @@ class LogReader:
         self._large_commit = large_commit
         self._kept: OrderedDict[_Key, _Kept] = OrderedDict()
         self._facts = FactsKept()
+        self._listings = ListingsKept(_MAX_LISTED)
         self._making: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def listing(self, log: Log) -> Listing:
         """What lies in the log now. NotFound if there is nothing."""
         objects = [info async for info in log.store.list(LOG)]
-        found = listing(objects, log.tail, log.latest)
+        found = self._listings.sorted_out(log.table, objects, log.tail, log.latest)
         if found.latest < 0:
             raise NotFound("there is no Delta log at the table's location", kind="log")
         return found

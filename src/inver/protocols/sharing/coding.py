@@ -20,6 +20,7 @@ from inver.services.sharing.profiles import endpoint
 NDJSON = b"application/x-ndjson; charset=utf-8"
 MAX_RESULTS = 500
 MAX_HINTS = 1_000
+_STREAM = b"Delta-Sharing-SparkStructuredStreaming/"
 T = TypeVar("T")
 
 Whole = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -111,7 +112,10 @@ def wanted(request: Request, public_url: str | None) -> Wanted:
     header = request.header(b"delta-sharing-capabilities")
     asked = capabilities(None if header is None else header.decode("latin-1"))
     reached = endpoint(request.header(b"host"), public_url)
-    return Wanted(asked=asked, base_url=reached, id_hash=_id_hash(request))
+    agent = request.header(b"user-agent") or b""
+    return Wanted(
+        asked=asked, base_url=reached, id_hash=_id_hash(request), streaming=agent.startswith(_STREAM)
+    )
 
 
 def _id_hash(request: Request) -> ResponseFormat | None:

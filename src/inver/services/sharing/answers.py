@@ -20,6 +20,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     asked: Capabilities
     base_url: str
     id_hash: ResponseFormat | None = None
+    streaming: bool = False
+    """For a stream of Spark, which forgets the metadata of versions that it has gone past."""
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):

@@ -33,6 +33,8 @@ class _Range(msgspec.Struct, frozen=True, kw_only=True):
     change_data: bool
     metadata: bool
     protocol: bool
+    repeated: bool = False
+    """Whether every version says its metadata, as if it changed it."""
 
 
 class Changes:
@@ -64,6 +66,7 @@ class Changes:
             change_data=True,
             metadata=request.historical_metadata,
             protocol=request.historical_protocol,
+            repeated=wanted.streaming,
         )
         return await self._told(looked, wanted, told, page)
 
@@ -135,6 +138,7 @@ class Changes:
             change_data=told.change_data,
             metadata=told.metadata,
             protocol=told.protocol and form is ResponseFormat.DELTA,
+            repeated=told.repeated and form is ResponseFormat.DELTA,
             skip=told.place,
             most=page.max_files,
         )

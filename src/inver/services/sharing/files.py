@@ -18,12 +18,13 @@ import msgspec
 
 from inver.clock import Clock
 from inver.domain.locations import Location
+from inver.domain.tables import Table
 from inver.errors import Forbidden, Invalid, NotFound, Unsupported
 from inver.ports import ObjectInfo, ObjectStore, Store
 from inver.services.sharing.door import Door
 from inver.services.sharing.logs import Sign
 from inver.services.sharing.sealed import Seal
-from inver.services.sharing.tables import Looked
+from inver.services.sharing.tables import Looked, terms
 
 LIFETIME_S = 3600
 _NAME = re.compile(r"[^A-Za-z0-9._-]")
@@ -49,14 +50,14 @@ class Files:
         clock: Clock,
         seal: Seal,
         door: Door,
-        open_objects: Callable[[Location], ObjectStore],
+        open_table: Callable[[Table], ObjectStore],
         lifetime_s: int = LIFETIME_S,
     ) -> None:
         self._store = store
         self._clock = clock
         self._seal = seal
         self._door = door
-        self._open = open_objects
+        self._open = open_table
         self.lifetime_s = lifetime_s
 
     async def signer(self, looked: Looked, base_url: str) -> tuple[Sign, int]:
@@ -80,7 +81,7 @@ class Files:
             return lambda paths: presign([relative(path) for path in paths]), expires_s * 1000
         key = await self._seal.key()
         ids = (looked.guest.recipient.id, looked.share.id, table.id)
-        who = _packed(ids, looked.partitions)
+        who = _packed(ids, looked.terms)
 
         def sign(paths: Sequence[str]) -> Sequence[str]:
             return [_url(base_url, key, who, relative(path), expires_s) for path in paths]
@@ -104,15 +105,16 @@ class Files:
             raise Forbidden(_REFUSED)
         self._door.require_network(recipient, client)
         granted = await self._store.share_for_by_id(recipient_id, share_id)
-        if granted is None or not await self._store.shares_table(share_id, table_id):
-            raise Forbidden(_REFUSED)
-        if who != _packed(ids, granted[1].get(table_id)):
-            # The recipient gets other partitions than when the URL was made.
+        items = [] if granted is None else await self._store.items_with(share_id, table_id)
+        # The recipient may get other partitions, or other versions, than when the URL was made.
+        if granted is None or all(
+            who != _packed(ids, terms(item, granted[1].get(table_id))) for item in items
+        ):
             raise Forbidden(_REFUSED)
         table = await self._store.table_by_id(table_id)
         if table is None:
             raise Forbidden(_REFUSED)
-        objects = self._open(Location.parse(table.location))
+        objects = self._open(table)
         try:
             info = await objects.head(file)
         except Invalid:
@@ -140,9 +142,9 @@ def _name(file: str) -> str:
     return _NAME.sub("_", file.rpartition("/")[2])[-200:]
 
 
-def _packed(ids: Sequence[str], partitions: str | None) -> str:
-    """Who may read, of which table, and under which partition filter."""
-    mark = hashlib.sha256((partitions or "").encode()).digest()[:9]
+def _packed(ids: Sequence[str], agreed: str) -> str:
+    """Who may read, of which table, and what of it."""
+    mark = hashlib.sha256(agreed.encode()).digest()[:9]
     return base64.urlsafe_b64encode(b"".join(uuid.UUID(each).bytes for each in ids) + mark).decode()
 
 

@@ -180,9 +180,9 @@ class IcebergLog:
                     )
                     async for some in self._adds(scan, each.manifests, each.files):
                         files += some
-                yield CommitChanges(version.version, version.at, files, metadata=each.metadata)
+                yield CommitChanges(version.version, version.at, files, each.standing, metadata=each.metadata)
 
-        return self._logs.changed(commits, plan.start, plan.at_start, lines, admitted, **how)
+        return self._logs.changed(commits, plan.start, lines, admitted, **how)
 
     async def _appended(self, steps: Sequence[Step], most: int) -> list[list[Manifest]]:
         """The manifests of what each step appended."""
@@ -302,8 +302,9 @@ class _Range:
 
     def planned(self, step: Step, before: TableHead, manifests: Sequence[Manifest]) -> PlannedVersion:
         told = self._of(step.version)
-        metadata = None if told.head.metadata == before.metadata else told.head.metadata
-        return PlannedVersion(step, metadata, told.files, manifests)
+        standing = told.head.metadata
+        metadata = None if standing == before.metadata else standing
+        return PlannedVersion(step, standing, metadata, told.files, manifests)
 
     def _of(self, version: Version) -> _Told:
         key = version.schema_id, version.last_schema_id

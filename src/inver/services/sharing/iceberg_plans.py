@@ -16,9 +16,10 @@ LONGEST = 2_000
 
 
 class PlannedVersion(msgspec.Struct, frozen=True):
-    """`metadata` is that of the version, if the one before had another."""
+    """`metadata` is `standing`, that of the version, if the one before had another."""
 
     step: Step
+    standing: Metadata
     metadata: Metadata | None
     files: DeltaFiles
     manifests: Sequence[Manifest]

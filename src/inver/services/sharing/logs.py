@@ -102,6 +102,7 @@ class Log(Protocol):
         change_data: bool,
         metadata: bool,
         protocol: bool,
+        repeated: bool = False,
         skip: Place = (0, 0),
         most: int | None = None,
     ) -> AsyncIterator[tuple[bytes, Place | None]]: ...
@@ -133,12 +134,12 @@ class Logs(Protocol):
         self,
         commits: Callable[[int], AsyncIterator[CommitChanges]],
         start: int,
-        at_start: TableHead,
         lines: Any,
         admitted: Filter | None,
         *,
         metadata: bool,
         protocol: bool,
+        repeated: bool = False,
         skip: Place = (0, 0),
         most: int | None = None,
     ) -> AsyncIterator[tuple[bytes, Place | None]]:

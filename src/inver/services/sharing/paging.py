@@ -1,6 +1,6 @@
 """Where an answer goes on: page tokens, refresh tokens and ids of queries.
 
-Each belongs to one recipient and one table, names the version that it was made for, and ends.
+Each belongs to one recipient and one table of a share, names the version that it was made for, and ends.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Page(msgspec.Struct, frozen=True, array_like=True):
     may be asked for: all pages of a query ask alike. `noted` is what the plan of a range need not find
     out again."""
 
-    table: str
+    subject: str
     recipient: str
     expires: int
     asked: str
@@ -57,7 +57,7 @@ class Page(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Refresh(msgspec.Struct, frozen=True, array_like=True):
-    table: str
+    subject: str
     recipient: str
     expires: int
     version: int
@@ -65,7 +65,7 @@ class Refresh(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Pending(msgspec.Struct, frozen=True, array_like=True):
-    table: str
+    subject: str
     recipient: str
     expires: int
     version: int
@@ -103,7 +103,7 @@ class Paging:
     ) -> str:
         expires = self._clock.now_ms() + PAGE_MS
         recipient = looked.guest.recipient.id
-        begin = Page(looked.id, recipient, expires, asked, version, base, end, place, file, noted)
+        begin = Page(_subject(looked), recipient, expires, asked, version, base, end, place, file, noted)
         return await self._seal.seal("page", begin)
 
     async def refreshed(self, looked: Looked, page: PageAsked) -> Refresh | None:
@@ -117,7 +117,7 @@ class Paging:
     async def refresh(self, looked: Looked, version: int, base: int) -> str:
         expires = self._clock.now_ms() + REFRESH_MS
         return await self._seal.seal(
-            "refresh", Refresh(looked.id, looked.guest.recipient.id, expires, version, base)
+            "refresh", Refresh(_subject(looked), looked.guest.recipient.id, expires, version, base)
         )
 
     async def pending(self, looked: Looked, query_id: str) -> Pending:
@@ -129,16 +129,21 @@ class Paging:
     async def query_id(self, looked: Looked, version: int, query: QueryAsked) -> str:
         expires = self._clock.now_ms() + REFRESH_MS
         return await self._seal.seal(
-            "query", Pending(looked.id, looked.guest.recipient.id, expires, version, query)
+            "query", Pending(_subject(looked), looked.guest.recipient.id, expires, version, query)
         )
 
     def _require_own(self, looked: Looked, token: Page | Refresh | Pending, what: str, field: str) -> None:
-        if token.table != looked.id or token.recipient != looked.guest.recipient.id:
+        if token.subject != _subject(looked) or token.recipient != looked.guest.recipient.id:
             raise Invalid(
                 f"The table specified in the {what} does not match the table of the request", field=field
             )
         if token.expires <= self._clock.now_ms():
             raise Invalid(f"The {what} has expired", field=field)
+
+
+def _subject(looked: Looked) -> str:
+    """The table, and what of it is shared: what was seen on other terms is not shown on these."""
+    return digest(looked.id, looked.terms)
 
 
 def digest(*asked: Any) -> str:

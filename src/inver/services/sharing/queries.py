@@ -40,13 +40,21 @@ class Queries:
         check_query(query.version, query.timestamp, query.starting_version)
         if query.starting_version is not None:
             return await self._changes.since(looked, wanted, query, page)
+        return await self._told(looked, wanted, query, page)
+
+    async def _told(
+        self, looked: Looked, wanted: Wanted, query: QueryAsked, page: PageAsked, decided: int | None = None
+    ) -> Told:
+        """`decided` is the version, if it is known to be one that was shared when it was asked for."""
         asked = digest(query, sorted(wanted.asked.formats), wanted.id_hash)
         begin = await self._paging.page(looked, page, asked)
         pinned = begin or await self._paging.refreshed(looked, page)
         if pinned is not None:
             snapshot = await looked.log.snapshot(pinned.version, pinned.base)
         else:
-            snapshot = await looked.log.snapshot(await looked.version(query.version, query.timestamp))
+            if decided is None:
+                decided = await looked.version(query.version, query.timestamp)
+            snapshot = await looked.log.snapshot(decided)
         form, lines = await self._lines(looked, wanted, snapshot)
         ends = wanted.asked.end_stream_action or page.max_files is not None or page.include_refresh_token
         pieces = self._pieces(looked, lines, snapshot, query, page, begin, asked if ends else None)
@@ -114,7 +122,7 @@ class Queries:
             return _pending(pending.version, query_id)
         warming.result()
         query = msgspec.structs.replace(pending.query, version=pending.version, timestamp=None)
-        return await self.query(looked, wanted, query, page)
+        return await self._told(looked, wanted, query, page, pending.version)
 
     def _warm(self, looked: Looked, version: int) -> asyncio.Future[Any]:
         key = looked.id, version

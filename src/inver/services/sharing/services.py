@@ -10,6 +10,7 @@ from inver.ports import CredentialVendor, ObjectStore, Store
 from inver.services.access import Access
 from inver.services.audit import Audit
 from inver.services.names import Names
+from inver.services.placement import Placement
 from inver.services.sharing.answers import Answers
 from inver.services.sharing.changes import Changes
 from inver.services.sharing.contents import Contents
@@ -40,17 +41,18 @@ class SharingServices:
         throttle: Throttle,
         logs: Logs,
         iceberg: IcebergLogs,
+        placement: Placement,
         open_objects: Callable[[Location], ObjectStore],
         vendor: CredentialVendor,
     ) -> None:
         rights = Rights(access)
         seal = Seal(store)
-        self.tables = Tables(store, audit, logs, iceberg, open_objects)
+        self.tables = Tables(store, audit, logs, iceberg, placement, open_objects)
         self.contents = Contents(store, self.tables)
         self.shares = Shares(store, clock, names, access, rights, self.tables.check_filter)
         self.recipients = Recipients(store, clock, access, rights)
         self.door = Door(store, clock, throttle, audit)
-        self.files = Files(store, clock, seal, self.door, open_objects)
+        self.files = Files(store, clock, seal, self.door, self.tables.open)
         self.visits = Visits(store, clock)
         self.vending = Vending(vendor)
         paging, answers = Paging(clock, seal), Answers(clock, logs, self.files)

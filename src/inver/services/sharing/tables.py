@@ -21,6 +21,7 @@ from inver.errors import Broken, Forbidden, Invalid, NotFound, Unsupported
 from inver.ports import Commit, ObjectInfo, ObjectStore, SharedTable, Store
 from inver.services.access import missing
 from inver.services.audit import Audit
+from inver.services.placement import Placement
 from inver.services.sharing.door import Guest
 from inver.services.sharing.iceberg import IcebergLogs
 from inver.services.sharing.logs import Log, Logs, Times
@@ -55,6 +56,10 @@ class Looked:
     @property
     def id(self) -> str:
         return self.shared.table.id
+
+    @property
+    def terms(self) -> str:
+        return terms(self.shared.item_id, self.partitions)
 
     @property
     def shown(self) -> str:
@@ -109,6 +114,11 @@ class Looked:
         return as_of(timestamp, found, earliest, "endingTimestamp")
 
 
+def terms(item_id: str, partitions: str | None) -> str:
+    """What of a table a recipient gets: whatever was put into the share anew is another item of it."""
+    return f"{item_id} {partitions or ''}"
+
+
 class LedgerTimes:
     """By the ledger, for tables whose commits it decides. `at` tells when one was made."""
 
@@ -153,13 +163,23 @@ class Tables:
         audit: Audit,
         logs: Logs,
         iceberg: IcebergLogs,
+        placement: Placement,
         open_objects: Callable[[Location], ObjectStore],
     ) -> None:
         self._store = store
         self._audit = audit
         self._logs = logs
         self._iceberg = iceberg
+        self._placement = placement
         self._open = open_objects
+
+    def open(self, table: Table) -> ObjectStore:
+        """Its folder. Where that is, recipients are not told."""
+        try:
+            location = self._placement.current(table)
+        except Invalid:
+            raise Forbidden("the table lies where this server may not read any more") from None
+        return self._open(location)
 
     async def share(self, guest: Guest, name: str) -> tuple[Share, dict[str, str]]:
         found = await self._store.share_for(guest.recipient.id, name)
@@ -185,14 +205,13 @@ class Tables:
     async def look(self, guest: Guest, share: str, schema: str, name: str) -> Looked:
         granted, shared, partitions = await self.find(guest, share, schema, name)
         table = shared.table
-        objects = self._open(Location.parse(table.location))
+        objects = self.open(table)
         log, times = await self._log(table, objects)
         return Looked(guest, granted, shared, partitions, objects, log, times)
 
     async def check_filter(self, table: Table, text: str) -> None:
         """Whether a partition filter means something to the table as it is now."""
-        objects = self._open(Location.parse(table.location))
-        log, _ = await self._log(table, objects)
+        log, _ = await self._log(table, self.open(table))
         head = await log.head(await log.latest())
         partition_filter(text, head.metadata)
 
