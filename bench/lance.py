@@ -2,18 +2,19 @@
 
 Both servers run at the same time and take turns, so that whatever else happens to the machine is
 felt by both. Staged manifests are there before a measurement begins, because writing them is the
-client's part. Older versions are not made by commits: the adapter finds them on storage, and Inver
-gets them in batches. The adapter has no batch-commit, so that is measured alone.
+client's part, and on disk, so that nobody pays for writing them back. Older versions are not made by
+commits: the adapter finds them on storage, and Inver gets them in batches. A measurement begins when
+its server has nothing left to do. The adapter has no batch-commit, so that is measured alone.
 """
 
 from __future__ import annotations
 
 import http.client
+import os
 import subprocess
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
@@ -23,6 +24,7 @@ from uuid import uuid4
 
 import msgspec
 
+from bench import lance_load
 from bench.ledger import QUIET, Options
 from bench.machine import await_quiet, sample, usage
 from bench.results import Load
@@ -36,7 +38,10 @@ CONNECTIONS = (1, 8)
 BATCHES = (1, 10, 100)
 READ_AT = 1_000
 MOST = {OURS: 3_000, ADAPTER: 400}
-"""No server makes more versions of one table in a measurement."""
+"""No server makes more versions of one table in a measurement; of many tables, a third of that."""
+WARM_S = 0.25
+IDLE_S, IDLE_CPU, IDLE_PATIENCE_S = 2.5, 0.02, 60.0
+"""A server is idle when it uses less than this share of a core for so long."""
 
 PARTS = ("create", "read", "batch")
 _encode = msgspec.json.encode
@@ -83,24 +88,32 @@ class Subject:
         self.watched = {"server": pid}
         self.prefix = prefix
 
-    def connect(self) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
-
-    def call(self, connection: http.client.HTTPConnection, path: str, body: bytes) -> Any:
-        connection.request("POST", self.path + path, body, self.headers)
-        answer = connection.getresponse()
-        text = answer.read()
-        if answer.status != 200:
-            raise RuntimeError(f"{self.name} {path}: {answer.status} {text.decode(errors='replace')}")
-        return text
-
     def once(self, path: str, body: Any) -> Any:
-        connection = self.connect()
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
         try:
-            text = self.call(connection, path, _encode(body))
+            connection.request("POST", self.path + path, _encode(body), self.headers)
+            answer = connection.getresponse()
+            text = answer.read()
         finally:
             connection.close()
+        if answer.status != 200:
+            raise RuntimeError(f"{self.name} {path}: {answer.status} {text.decode(errors='replace')}")
         return msgspec.json.decode(text) if text else None
+
+    def request(self, path: str, body: bytes) -> bytes:
+        headers = {"Host": "127.0.0.1", **self.headers, "Content-Length": str(len(body))}
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        return f"POST {self.path}{path} HTTP/1.1\r\n{lines}\r\n".encode() + body
+
+    def await_idle(self) -> None:
+        """Until it is done with what was asked of it before."""
+        deadline = time.monotonic() + IDLE_PATIENCE_S
+        while time.monotonic() < deadline:
+            before = sample(self.watched)
+            time.sleep(IDLE_S)
+            spent = usage(before, sample(self.watched))
+            if spent.groups["server"] <= IDLE_CPU * spent.seconds:
+                return
 
     def id(self, table: Table | str) -> str:
         name = table if isinstance(table, str) else table.name
@@ -154,87 +167,59 @@ class Pair:
 
     def _creates(self, subject: Subject, versions: int, connections: int) -> Load:
         tables = [subject.table(versions) for _ in range(connections)]
-        waiting = [table.stage(MOST[subject.name] // connections) for table in tables]
-
-        def work(number: int) -> Iterator[tuple[str, bytes]]:
-            path = f"/v1/table/{subject.id(tables[number])}/version/create"
-            return ((path, body) for body in waiting[number])
-
-        return self._measure(subject, f"create-{versions}", connections, work)
+        most = MOST[subject.name] // (1 if connections == 1 else 3)
+        requests = []
+        for table in tables:
+            path = f"/v1/table/{subject.id(table)}/version/create"
+            requests.append([subject.request(path, body) for body in table.stage(most)])
+        return self._measure(subject, f"create-{versions}", requests)
 
     def _repeat(self, subject: Subject, what: str, path: str, body: bytes) -> Load:
-        def work(number: int) -> Iterator[tuple[str, bytes]]:
-            while True:
-                yield path, body
-
-        return self._measure(subject, what, 8, work)
+        requests = [[subject.request(path, body)] for _ in range(8)]
+        return self._measure(subject, what, requests, repeated=True)
 
     def _batches(self, subject: Subject, size: int) -> Load:
         tables = [subject.table(1) for _ in range(size)]
-        count = max(20, 1_000 // size)
+        count = max(50, 3_000 // size)
         waiting = [table.stage(count) for table in tables]
-        bodies = []
+        requests = []
         for _ in range(count):
             operations = [
                 {
                     "create_table_version": {
                         "id": [*subject.prefix, table.name],
-                        **msgspec.json.decode(next(bodies_of)),
+                        **msgspec.json.decode(next(bodies)),
                     }
                 }
-                for table, bodies_of in zip(tables, waiting, strict=True)
+                for table, bodies in zip(tables, waiting, strict=True)
             ]
-            bodies.append(_encode({"operations": operations}))
-
-        def work(number: int) -> Iterator[tuple[str, bytes]]:
-            return (("/v1/table/batch-commit", body) for body in bodies)
-
-        return self._measure(subject, f"batch-{size}", 1, work)
+            requests.append(subject.request("/v1/table/batch-commit", _encode({"operations": operations})))
+        return self._measure(subject, f"batch-{size}", [requests])
 
     def _measure(
-        self,
-        subject: Subject,
-        what: str,
-        connections: int,
-        work: Callable[[int], Iterator[tuple[str, bytes]]],
+        self, subject: Subject, what: str, requests: list[list[bytes]], repeated: bool = False
     ) -> Load:
+        os.sync()
+        subject.await_idle()
         await_quiet(QUIET, self._options.patience_s)
-        taken: list[list[float]] = [[] for _ in range(connections)]
-        failures: list[BaseException] = []
-        until = time.perf_counter() + self._options.seconds
-
-        def run(number: int) -> None:
-            connection = subject.connect()
-            try:
-                for path, body in work(number):
-                    begun = time.perf_counter()
-                    if begun >= until:
-                        return
-                    subject.call(connection, path, body)
-                    taken[number].append(time.perf_counter() - begun)
-            except BaseException as error:
-                failures.append(error)
-            finally:
-                connection.close()
-
-        threads = [threading.Thread(target=run, args=(number,)) for number in range(connections)]
-        before = sample(subject.watched)
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        spent = usage(before, sample(subject.watched))
-        if failures:
-            raise failures[0]
-        all_taken = sorted(each for part in taken for each in part)
-        count = len(all_taken)
+        plan = lance_load.Plan(
+            port=subject.port,
+            connections=len(requests),
+            seconds=self._options.seconds,
+            warm_s=WARM_S,
+            watched=subject.watched,
+            requests=requests,
+            repeated=repeated,
+        )
+        done = lance_load.run(plan)
+        answers, spent = done.answers, done.usage
         return Load(
             subject=f"{subject.name}-lance-{what}",
-            connections=connections,
-            per_s=count / spent.seconds,
-            p50_ms=1e3 * all_taken[count // 2],
-            p99_ms=1e3 * all_taken[min(count - 1, int(count * 0.99))],
-            cpu_us={name: 1e6 * seconds / count for name, seconds in spent.groups.items()},
+            connections=len(requests),
+            per_s=answers.count / spent.seconds,
+            p50_ms=answers.p50_ms,
+            p99_ms=answers.p99_ms,
+            cpu_us={name: 1e6 * seconds / answers.count for name, seconds in spent.groups.items()},
             generator=spent.own / spent.seconds,
             foreign=spent.foreign,
         )

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 
 from inver.domain import ledger
 from inver.domain.ledger import Reason, Record
 from inver.domain.tables import Format
 from inver.errors import Conflict, Invalid, NotFound
-from tests.fixtures.ledger import Book, append
+from inver.stores.migrations import LATEST, MIGRATIONS
+from inver.stores.postgres import PostgresStore
+from inver.stores.sql import postgres_text, sqlite_text
+from inver.stores.sqlite import SqliteStore
+from tests.fixtures.ledger import AnyStore, Book, append
 
 LAST = 2**63 - 1
 
@@ -193,3 +201,74 @@ async def test_a_purged_table_leaves_no_record(book: Book):
     assert await listed(book, table) == [2, 1], "it may come back"
     await book.decide(ledger.PurgeTable(table_id=table))
     assert await listed(book, table) == []
+
+
+async def test_what_is_let_go_is_nothing_else(book: Book):
+    """By whole stretches, and across tables and branches, in whatever order and however often it is named."""
+    one, two = await filled(book, 0), await book.create_table("two", format=Format.LANCE)
+    for version in range(1, 7):
+        await book.decide(recorded(one, version, data=b"1"), recorded(two, version, data=b"2"))
+    branch = ledger.CreateBranch(table_id=one, branch="dev", version=0)
+    await book.decide(branch, recorded(one, 1, branch="dev", data=b"3"))
+    await book.store.let_go([(one, "", 5), (two, "", 2), (one, "", 2), (one, "", 3), (two, "", 2)])
+    await book.store.let_go([])
+    left = [(one, "", 1), (one, "", 4), (one, "", 6), (one, "dev", 1)]
+    left += [(two, "", version) for version in (1, 3, 4, 5, 6)]
+    assert await book.store.waiting_records(100) == sorted(left)
+
+
+async def test_what_waits_goes_with_its_record(book: Book):
+    table = await filled(book, 0)
+    for version in range(1, 5):
+        await book.decide(recorded(table, version, data=b"x"))
+    make = ledger.CreateBranch(table_id=table, branch="dev", version=0)
+    await book.decide(make, recorded(table, 1, branch="dev", data=b"y"))
+    await book.decide(ledger.DeleteRecords(table_id=table, ranges=((1, 3),)))
+    assert await book.store.waiting_records(10) == [(table, "", 3), (table, "", 4), (table, "dev", 1)]
+    await book.decide(ledger.DropBranch(table_id=table, branch="dev"))
+    assert await book.store.waiting_records(10) == [(table, "", 3), (table, "", 4)]
+    await book.decide(ledger.DropTable(table_id=table, purge_at=0))
+    await book.decide(ledger.PurgeTable(table_id=table))
+    assert await book.store.waiting_records(10) == []
+
+
+# --- what an older server left ---
+
+_BEFORE = next(at for at, steps in enumerate(MIGRATIONS) if "CREATE TABLE waiting" in " ".join(steps))
+_OLD = (
+    *(sql for steps in MIGRATIONS[:_BEFORE] for sql in steps),
+    f"INSERT INTO meta VALUES ('schema_version', '{_BEFORE}')",
+    "INSERT INTO records VALUES ('t', '', 1, 5, 'k1', CAST('{}' AS {bytes}), NULL)",
+    "INSERT INTO records VALUES ('t', '', 2, 6, 'k2', CAST('{}' AS {bytes}), CAST('old' AS {bytes}))",
+)
+
+
+async def _is_served(store: AnyStore) -> None:
+    try:
+        found = await store.records("t", "", 0, LAST, 10)
+        assert found == [Record(2, 6, "k2", b"{}", b""), Record(1, 5, "k1", b"{}")]
+        assert await store.waiting_records(10) == [("t", "", 2)]
+        assert await store.record_data("t", "", 2) == b"old"
+        await store.let_go([("t", "", 2)])
+        assert await store.waiting_records(10) == []
+    finally:
+        await store.close()
+
+
+async def test_what_waited_in_an_older_file_is_served(tmp_path: Path):
+    with closing(sqlite3.connect(tmp_path / "inver.db")) as connection, connection:
+        for statement in _OLD:
+            connection.execute(sqlite_text(statement))
+    await _is_served(await SqliteStore.open(tmp_path / "inver.db"))
+
+
+@pytest.mark.postgres
+async def test_what_waited_in_an_older_database_is_served(postgres_url: str):
+    connection = await asyncpg.connect(postgres_url)
+    try:
+        for statement in _OLD:
+            await connection.execute(postgres_text(statement))
+    finally:
+        await connection.close()
+    assert await PostgresStore.migrate(postgres_url) == (_BEFORE, LATEST)
+    await _is_served(await PostgresStore.open(postgres_url))

@@ -63,7 +63,8 @@ class Index(msgspec.Struct, frozen=True):
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """What the catalog reads of a manifest. `fragments` is None where a feature that is not known hides them.
 
-    `schema` is the JSON form of the Arrow schema, `columns` the paths of all fields by their ids.
+    `schema` is the JSON form of the Arrow schema, with a `digest` of it, `columns` the paths of all fields
+    by their ids. Manifests of equal schemas share them.
     """
 
     version: int
@@ -76,6 +77,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     writer_flags: int = 0
     fragments: tuple[Fragment, ...] | None = ()
     schema: dict[str, Any] = {}
+    digest: str = ""
     columns: dict[int, str] = {}
     metadata: dict[str, str] = {}
     indices: tuple[Index, ...] = ()

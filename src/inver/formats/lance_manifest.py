@@ -7,9 +7,13 @@ Fields that are not looked at are skipped, so newer writers are understood as fa
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
+
+import msgspec
 
 from inver.domain.lance import DataFile, Fragment, Index, Manifest
 from inver.errors import Invalid
@@ -38,6 +42,8 @@ _OPERATIONS = {
     116: "AppendFragmentReuseTransitions",
 }
 Value = int | bytes
+# The next version of a table has the same schema and most of the same fragments.
+_SCHEMAS, _FRAGMENTS, _SMALL = 64, 4_096, 1_024
 
 
 def read_manifest(data: bytes) -> Manifest:
@@ -52,16 +58,18 @@ def _read(data: bytes) -> Manifest:
     if len(data) < 16 or data[-4:] != MAGIC:
         raise ValueError("it does not end with LANC")
     found: dict[str, Any] = {}
-    fields: list[_Field] = []
+    fields: list[bytes] = []
     fragments: list[Fragment] = []
     metadata: dict[str, str] = {}
     writer = b""
     for number, value in _fields(_section(data, int.from_bytes(data[-16:-8], "little", signed=True))):
         match number:
             case 1:
-                fields.append(_Field(_bytes(value)))
+                fields.append(_bytes(value))
             case 2:
-                fragments.append(_fragment(_bytes(value)))
+                message = _bytes(value)
+                known = _known_fragment(message) if len(message) <= _SMALL else _fragment(message)
+                fragments.append(known)
             case 3:
                 found["version"] = _int(value)
             case 6:
@@ -85,13 +93,14 @@ def _read(data: bytes) -> Manifest:
                 found["operation"] = _operation(_section(data, _int(value)))
     if "version" not in found:
         raise ValueError("it has no version")
-    known = found.get("reader_flags", 0) & ~_KNOWN_FLAGS == 0
-    schema, columns = _schema(fields)
+    understood = found.get("reader_flags", 0) & ~_KNOWN_FLAGS == 0
+    schema, columns, digest = _known_schema(tuple(fields))
     return Manifest(
         **found,
         writer="/".join(_bytes(part).decode() for number, part in _fields(writer) if number in (1, 2)),
-        fragments=tuple(fragments) if known else None,
+        fragments=tuple(fragments) if understood else None,
         schema=schema,
+        digest=digest,
         columns=columns,
         metadata=metadata,
     )
@@ -121,6 +130,9 @@ def _fragment(message: bytes) -> Fragment:
         elif field == 4:
             rows = _int(value)
     return Fragment(number, rows, deleted, tuple(files))
+
+
+_known_fragment = lru_cache(_FRAGMENTS)(_fragment)
 
 
 def _indices(message: bytes) -> tuple[Index, ...]:
@@ -181,6 +193,12 @@ class _Field:
         self.parent = _signed(parts.get(4, 0))
         self.logical = _bytes(parts.get(5, b"")).decode()
         self.nullable = bool(_int(parts.get(6, 0)))
+
+
+@lru_cache(_SCHEMAS)
+def _known_schema(messages: tuple[bytes, ...]) -> tuple[dict[str, Any], dict[int, str], str]:
+    schema, columns = _schema([_Field(message) for message in messages])
+    return schema, columns, hashlib.sha256(msgspec.json.encode(schema)).hexdigest()
 
 
 def _schema(fields: list[_Field]) -> tuple[dict[str, Any], dict[int, str]]:

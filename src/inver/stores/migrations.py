@@ -171,7 +171,18 @@ _CARE = (
 # Apart from the result: who lists runs does not read what may be a thousand paths of each.
 _FILES_OF_RUNS = ("ALTER TABLE care_runs ADD COLUMN files {bytes}",)
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _CARE, _FILES_OF_RUNS)
+_WAITING = (
+    # What versions wait with until it is where readers look for it: apart from the records, which stay narrow
+    # and are not written again when it goes.
+    """CREATE TABLE waiting (
+        table_id {key} NOT NULL, branch {key} NOT NULL, version {int} NOT NULL, data {bytes} NOT NULL,
+        PRIMARY KEY (table_id, branch, version)) {clustered}""",
+    "INSERT INTO waiting SELECT table_id, branch, version, data FROM records WHERE data IS NOT NULL",
+    "DROP INDEX records_waiting",
+    "ALTER TABLE records DROP COLUMN data",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _CARE, _FILES_OF_RUNS, _WAITING)
 LATEST = len(MIGRATIONS)
 
 _READ = "SELECT value FROM meta WHERE key = 'schema_version'"

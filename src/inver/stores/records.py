@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypeAlias
 
 from inver.domain import ledger
 from inver.domain.ledger import ConflictDetail, Reason, Record, Result
@@ -13,17 +13,21 @@ from inver.stores.deciding import Change, Context, Outcome, conflict
 from inver.stores.relations import lock_named
 from inver.stores.sql import Row, Steps, many, one
 
-INSERT = "INSERT INTO records VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)"
-_COLUMNS = "version, at, key, body, data IS NOT NULL"
+BY_KEY = "SELECT version FROM records WHERE table_id = ?1 AND branch = ?2 AND key = ?3"
+_INSERT = "INSERT INTO records VALUES (?1, ?2, ?3, ?4, ?5, ?6)"
+_INSERT_WAITING = "INSERT INTO waiting VALUES (?1, ?2, ?3, ?4)"
+_COLUMNS = """r.version, r.at, r.key, r.body, EXISTS (SELECT 1 FROM waiting w
+    WHERE w.table_id = r.table_id AND w.branch = r.branch AND w.version = r.version)"""
+_SPAN = "WHERE table_id = ?1 AND branch = ?2 AND version >= ?3 AND version < ?4"
+
+Version: TypeAlias = tuple[str, str, int]
+"""Of a table and a branch."""
 
 
 def record_version(context: Context, op: ledger.Append, record: Record) -> Steps[None]:
     """The branch is locked, so whoever looks first also writes first."""
     if record.key is not None:
-        rows = yield (
-            "SELECT version FROM records WHERE table_id = ?1 AND branch = ?2 AND key = ?3",
-            (op.table_id, op.branch, record.key),
-        )
+        rows = yield BY_KEY, (op.table_id, op.branch, record.key)
         if rows:
             detail = ConflictDetail(
                 operation=context.index,
@@ -33,13 +37,19 @@ def record_version(context: Context, op: ledger.Append, record: Record) -> Steps
                 current=rows[0][0],
             )
             raise Conflict(f"this transaction is version {rows[0][0]} already", [detail])
-    yield INSERT, _values(op.table_id, op.branch, record)
+    yield from insert(op.table_id, op.branch, record)
+
+
+def insert(table_id: str, branch: str, record: Record) -> Steps[None]:
+    yield _INSERT, (table_id, branch, record.version, record.at, record.key, record.body)
+    if record.data is not None:
+        yield _INSERT_WAITING, (table_id, branch, record.version, record.data)
 
 
 def add_records(context: Context, op: ledger.AddRecords) -> Steps[Outcome]:
     row = yield from lock_named(context, op.table_id, None)
     for record in op.records:
-        yield INSERT, _values(op.table_id, op.branch, record)
+        yield from insert(op.table_id, op.branch, record)
     return Change(
         Result(op.table_id, row[2], len(op.records)), {"branch": op.branch, "count": len(op.records)}
     )
@@ -50,11 +60,9 @@ def delete_records(context: Context, op: ledger.DeleteRecords) -> Steps[Outcome]
     before = yield from _newest(op.table_id, op.branch)
     count = 0
     for start, end in op.ranges:
-        gone = yield (
-            """DELETE FROM records WHERE table_id = ?1 AND branch = ?2 AND version >= ?3 AND version < ?4
-               RETURNING 1""",
-            (op.table_id, op.branch, start, 2**63 - 1 if end is None else end),
-        )
+        span = (op.table_id, op.branch, start, 2**63 - 1 if end is None else end)
+        gone = yield f"DELETE FROM records {_SPAN} RETURNING 1", span
+        yield f"DELETE FROM waiting {_SPAN}", span
         count += len(gone)
     after = yield from _newest(op.table_id, op.branch)
     whole = after is None and any(end is None for _, end in op.ranges)
@@ -73,7 +81,8 @@ def drop_branch(context: Context, op: ledger.DropBranch) -> Steps[Outcome]:
     )
     if not gone:
         raise NotFound("the branch does not exist", kind="branch")
-    yield "DELETE FROM records WHERE table_id = ?1 AND branch = ?2", (op.table_id, op.branch)
+    for listed_in in ("records", "waiting"):
+        yield f"DELETE FROM {listed_in} WHERE table_id = ?1 AND branch = ?2", (op.table_id, op.branch)
     taken = yield (
         "SELECT MAX(txn) FROM commits WHERE table_id = ?1 AND branch = ?2",
         (op.table_id, op.branch),
@@ -94,10 +103,6 @@ def _newest(table_id: str, branch: str) -> Steps[int | None]:
     return newest
 
 
-def _values(table_id: str, branch: str, record: Record) -> tuple[Any, ...]:
-    return table_id, branch, record.version, record.at, record.key, record.body, record.data
-
-
 # --- questions ---
 
 
@@ -111,8 +116,8 @@ def listed(
     """`first` and `last` included."""
     order = "DESC" if newest_first else "ASC"
     return many(
-        f"""SELECT {_COLUMNS} FROM records WHERE table_id = ?1 AND branch = ?2
-            AND version >= ?3 AND version <= ?4 ORDER BY version {order} LIMIT ?5""",
+        f"""SELECT {_COLUMNS} FROM records r WHERE r.table_id = ?1 AND r.branch = ?2
+            AND r.version >= ?3 AND r.version <= ?4 ORDER BY r.version {order} LIMIT ?5""",
         (table_id, branch, first, last, limit),
         _record_of,
     )
@@ -120,7 +125,7 @@ def listed(
 
 def by_key(table_id: str, branch: str, key: str) -> Steps[Record | None]:
     return one(
-        f"SELECT {_COLUMNS} FROM records WHERE table_id = ?1 AND branch = ?2 AND key = ?3",
+        f"SELECT {_COLUMNS} FROM records r WHERE r.table_id = ?1 AND r.branch = ?2 AND r.key = ?3",
         (table_id, branch, key),
         _record_of,
     )
@@ -139,11 +144,10 @@ def branch(table_id: str, name: str) -> Steps[BranchState | None]:
     return BranchState(rows[0][0], rows[0][1]) if rows else None
 
 
-def waiting(limit: int) -> Steps[list[tuple[str, str, int]]]:
+def waiting(limit: int) -> Steps[list[Version]]:
     """Table, branch and version of what is not where readers look for it, oldest versions first."""
     rows = yield (
-        """SELECT table_id, branch, version FROM records WHERE data IS NOT NULL
-           ORDER BY table_id, branch, version LIMIT ?1""",
+        "SELECT table_id, branch, version FROM waiting ORDER BY table_id, branch, version LIMIT ?1",
         (limit,),
     )
     return [(row[0], row[1], row[2]) for row in rows]
@@ -151,15 +155,17 @@ def waiting(limit: int) -> Steps[list[tuple[str, str, int]]]:
 
 def data_of(table_id: str, branch: str, version: int) -> Steps[bytes | None]:
     rows = yield (
-        "SELECT data FROM records WHERE table_id = ?1 AND branch = ?2 AND version = ?3",
+        "SELECT data FROM waiting WHERE table_id = ?1 AND branch = ?2 AND version = ?3",
         (table_id, branch, version),
     )
-    return bytes(rows[0][0]) if rows and rows[0][0] is not None else None
+    return bytes(rows[0][0]) if rows else None
 
 
-def let_go(versions: Sequence[tuple[str, str, int]]) -> Steps[None]:
-    for table_id, branch, version in versions:
-        yield (
-            "UPDATE records SET data = NULL WHERE table_id = ?1 AND branch = ?2 AND version = ?3",
-            (table_id, branch, version),
-        )
+def let_go(versions: Sequence[Version]) -> Steps[None]:
+    """Versions that follow each other go by one statement."""
+    ordered = sorted(set(versions))
+    start = 0
+    for end, (table_id, branch, version) in enumerate(ordered, start=1):
+        if end == len(ordered) or ordered[end] != (table_id, branch, version + 1):
+            yield f"DELETE FROM waiting {_SPAN}", (table_id, branch, ordered[start][2], version + 1)
+            start = end

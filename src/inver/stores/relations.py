@@ -218,6 +218,7 @@ def purge_table(context: Context, op: ledger.PurgeTable) -> Steps[Outcome]:
     yield "DELETE FROM columns WHERE table_id = ?1", (op.table_id,)
     yield "DELETE FROM parts WHERE table_id = ?1", (op.table_id,)
     yield "DELETE FROM records WHERE table_id = ?1", (op.table_id,)
+    yield "DELETE FROM waiting WHERE table_id = ?1", (op.table_id,)
     return Change(Result(op.table_id, row[2]), {"name": row[5]})
 
 

@@ -7,15 +7,14 @@ slow one there is that thread. What queues up meanwhile is the next batch.
 The log is moved into the database in two steps: most of it beside the writer, on a connection of
 its own; then the rest while the writer waits, since only a log that is wholly moved begins anew.
 
-A transaction of one plain append, the common case, writes nothing unless its one guarded UPDATE
-wins, so it needs no SAVEPOINT; every other request has its own. A batch that breaks in an unforeseen
+A transaction of one append, the common case, writes nothing unless its one guarded UPDATE wins, so
+it needs no SAVEPOINT; every other request has its own. A batch that breaks in an unforeseen
 way is rolled back and run again request by request, so that only the culprit fails.
 """
 
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import queue as thread_queue
 import sqlite3
@@ -30,13 +29,15 @@ from typing import Any, TypeVar
 from inver import failpoints
 from inver.domain.events import COMMITTED
 from inver.domain.ledger import Append, Receipt, Result, Transaction, Winner
-from inver.errors import Broken, Conflict, OutcomeUnknown, Overloaded, Refused, Stale, Unavailable
-from inver.stores import journal, migrations
+from inver.errors import Conflict, OutcomeUnknown, Overloaded, Refused, Stale, Unavailable
+from inver.stores import journal, migrations, records
+from inver.stores.alone import lock_file
 from inver.stores.base import SqlStore, Waiters
 from inver.stores.epoch import BUMP_EPOCH, READ_EPOCH
+from inver.stores.parts import write_parts
 from inver.stores.recent import Patience, Recent
 from inver.stores.sql import Row, Steps, UniqueViolation, sqlite_text
-from inver.stores.versions import event_data, is_plain
+from inver.stores.versions import event_data, is_alone
 
 T = TypeVar("T")
 
@@ -64,6 +65,9 @@ _PRAGMAS = (
 _ADVANCE = """UPDATE tables SET version = ?2, updated_at = ?3, updated_by = ?4
     WHERE id = ?1 AND version = ?2 - 1 AND state = 'live' AND updated_at <= ?3
     RETURNING etag, published"""
+_ADVANCE_HEAD = """UPDATE tables SET version = ?2, updated_at = ?3, updated_by = ?4, head = COALESCE(?5, head)
+    WHERE id = ?1 AND version = ?2 - 1 AND state = 'live' AND updated_at <= ?3
+    AND name_key = COALESCE(?6, name_key) RETURNING etag, published"""
 
 
 class _Item:
@@ -123,7 +127,7 @@ class SqliteStore(SqlStore):
     @classmethod
     async def open(cls, path: Path) -> SqliteStore:
         store = cls(path)
-        store._lock = _lock(path)
+        store._lock = lock_file(path)
         try:
             store._loop = asyncio.get_running_loop()
             store._patience = Patience(store._loop, HOLD_S)
@@ -153,10 +157,10 @@ class SqliteStore(SqlStore):
         self._let_go()
 
     def decide(self, transaction: Transaction) -> asyncio.Future[Receipt]:
-        plain = transaction if len(transaction.operations) == 1 and is_plain(transaction) else None
+        alone = transaction if is_alone(transaction) else None
         future: asyncio.Future[Receipt] = self._loop.create_future()
         steps = lambda: journal.decide(transaction)  # noqa: E731
-        self._submit(_Item(future, steps, len(transaction.operations), plain, True))
+        self._submit(_Item(future, steps, len(transaction.operations), alone, True))
         return future
 
     async def write(self, steps: Callable[[], Steps[T]]) -> T:
@@ -276,7 +280,7 @@ class SqliteStore(SqlStore):
         return item.outcome is not None
 
     def _append(self, item: _Item) -> bool:
-        """A plain append on a live table; False when it did not win and the full rules must say why."""
+        """An append on a live table; False when it did not win and the full rules must say why."""
         transaction = item.transaction
         assert transaction is not None
         op = transaction.operations[0]
@@ -284,9 +288,19 @@ class SqliteStore(SqlStore):
         at = transaction.at
         execute = self._writer.execute
         by = transaction.by
-        moved = execute(_ADVANCE, (op.table_id, op.version, at, by)).fetchall()
+        record = op.record
+        if record is not None and record.key is not None and self._is_known(op.table_id, record.key):
+            return False
+        if op.head is None and op.named is None:
+            moved = execute(_ADVANCE, (op.table_id, op.version, at, by)).fetchall()
+        else:
+            moved = execute(_ADVANCE_HEAD, (op.table_id, op.version, at, by, op.head, op.named)).fetchall()
         if not moved:
             return False
+        if op.parts:
+            self._drive(self._writer, write_parts(op.table_id, op.parts))
+        if record is not None:
+            self._drive(self._writer, records.insert(op.table_id, "", record))
         self._seq = seq = self._seq + 1
         execute(
             journal.INSERT_EVENT,
@@ -299,6 +313,10 @@ class SqliteStore(SqlStore):
         item.outcome = Receipt(seq, at, (Result(op.table_id, op.version),), False, *moved[0])
         self._recent.note(op.table_id, Winner(op.version, op.token, seq, at, by))
         return True
+
+    def _is_known(self, table_id: str, key: str) -> bool:
+        """Whether what would make a version has made one."""
+        return bool(self._writer.execute(records.BY_KEY, (table_id, "", key)).fetchall())
 
     def _run(self, item: _Item) -> None:
         execute = self._writer.execute
@@ -479,21 +497,3 @@ class SqliteStore(SqlStore):
     _reader: sqlite3.Connection
     _copier: sqlite3.Connection
     _thread: threading.Thread
-
-
-def _lock(path: Path) -> int:
-    """Two servers on one SQLite file would each believe to be the only writer."""
-    lock_path = path.with_suffix(path.suffix + ".lock")
-    descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        holder = os.read(descriptor, 32).decode(errors="replace").strip() or "another process"
-        os.close(descriptor)
-        raise Broken(
-            f"{path} is in use by a running server (process {holder})",
-            fix="stop that server, give another --home, or use PostgreSQL for several servers",
-        ) from None
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, str(os.getpid()).encode(), 0)
-    return descriptor

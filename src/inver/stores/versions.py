@@ -116,13 +116,25 @@ def is_plain(transaction: ledger.Transaction) -> bool:
     if transaction.keyed is not None or transaction.work or not transaction.operations:
         return False
     for op in transaction.operations:
-        if type(op) is not ledger.Append or op.branch or op.head is not None or op.parts:
+        if type(op) is not ledger.Append or not _is_bare(op):
             return False
-        if op.definition is not None or op.expect_etag is not None:
-            return False
-        if op.place is not None or op.record is not None or op.named is not None:
+        if op.head is not None or op.parts or op.named is not None or op.record is not None:
             return False
     return True
+
+
+def is_alone(transaction: ledger.Transaction) -> bool:
+    """One append to main that one guarded UPDATE decides; a head, parts and a record may follow it."""
+    if transaction.keyed is not None or transaction.work or len(transaction.operations) != 1:
+        return False
+    op = transaction.operations[0]
+    return type(op) is ledger.Append and _is_bare(op)
+
+
+def _is_bare(op: ledger.Append) -> bool:
+    if op.branch or op.definition is not None:
+        return False
+    return op.expect_etag is None and op.place is None
 
 
 def _require_branch(context: Context, op: ledger.Append) -> Steps[None]:

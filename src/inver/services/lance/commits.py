@@ -124,7 +124,11 @@ class Commits:
         by_branch: dict[tuple[str, str], list[Planned]] = {}
         for planned in plan.planned.values():
             by_branch.setdefault((planned.target.table.id, planned.branch), []).append(planned)
-        await asyncio.gather(*(self._finish_branch(chain) for chain in by_branch.values()))
+        chains = [self._finish_branch(chain) for chain in by_branch.values()]
+        if len(chains) == 1:
+            await chains[0]
+        else:
+            await asyncio.gather(*chains)
 
     async def _finish_branch(self, chain: Sequence[Planned]) -> None:
         """In the order of versions: who finds one on storage must find those before it."""

@@ -41,7 +41,7 @@ SCAN_S = 30.0
 SCAN_LIMIT = 1_000
 AT_ONCE = 1_000
 """Manifests that are made durable together."""
-ROWS = 64
+ROWS = 250
 """In one transaction, which others wait for."""
 DONE_LIMIT = 100_000
 
@@ -151,8 +151,9 @@ class Finalizing:
             some = placed[start : start + AT_ONCE]
             try:
                 await self._settle(some)
-                for first in range(0, len(some), ROWS):
-                    await self._store.let_go([each.key for each in some[first : first + ROWS]])
+                keys = sorted(each.key for each in some)
+                for first in range(0, len(keys), ROWS):
+                    await self._store.let_go(keys[first : first + ROWS])
                 await _sweep(some)
             except Exception:
                 # The next scan finds them again.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import lru_cache
 
 from inver.domain.lance import Manifest, body_of
-from inver.domain.ledger import Record
+from inver.domain.ledger import MAIN, Record
 from inver.domain.locations import Location
 from inver.domain.tables import Table
 from inver.errors import NotFound
@@ -32,8 +33,8 @@ class Manifests:
         self._open = open_objects
         self.parse = read_manifest
         self._stores: dict[str, ObjectStore] = {}
-        self._known: dict[tuple[str, str, int, str | None], Manifest] = {}
-        self._newest: dict[str, tuple[int, Manifest]] = {}
+        self._known: OrderedDict[tuple[str, str, int, str | None], Manifest] = OrderedDict()
+        self._newest: OrderedDict[str, tuple[int, Manifest]] = OrderedDict()
 
     def objects(self, table: Table) -> ObjectStore:
         return self.objects_at(table.location)
@@ -56,8 +57,8 @@ class Manifests:
 
     async def at(self, table: Table, branch: str, record: Record) -> Manifest:
         """The manifest of a recorded version, wherever it lies now; NotFound if it lies nowhere."""
-        key = (table.id, branch, record.version, record.key)
-        manifest = self._known.get(key)
+        manifest = self.newest(table.id, record.version) if branch == MAIN else None
+        manifest = manifest or self._known.get((table.id, branch, record.version, record.key))
         if manifest is not None:
             return manifest
         body = body_of(record.body)
@@ -74,15 +75,15 @@ class Manifests:
         if size > LARGE or record.key is None:
             return
         if len(self._known) >= REMEMBERED:
-            self._known.pop(next(iter(self._known)))
+            self._known.popitem(last=False)
         self._known[(table_id, branch, record.version, record.key)] = manifest
 
     def decided(self, table_id: str, version: int, manifest: Manifest, size: int) -> None:
         """A version of main, of which there is no second one of that number."""
         if size > LARGE:
             return
-        if len(self._newest) >= REMEMBERED:
-            self._newest.pop(next(iter(self._newest)))
+        if table_id not in self._newest and len(self._newest) >= REMEMBERED:
+            self._newest.popitem(last=False)
         self._newest[table_id] = version, manifest
 
     def newest(self, table_id: str, version: int) -> Manifest | None:

@@ -221,7 +221,8 @@ class Plan:
             before = await self._before(target, branch, current)
             if before is not None or version == 1:
                 counts = lance.counts_of(before, manifest)
-        self._manifests.remember(table.id, branch, record, manifest, len(data))
+        if branch != MAIN:
+            self._manifests.remember(table.id, branch, record, manifest, len(data))
         self._add(index, append_of(target, branch, record, manifest, data, counts))
         self.planned[index] = Planned(target, branch, record, body, data, manifest, path)
         if current is None or version == current + 1:

@@ -72,8 +72,7 @@ def definition_of(manifest: Manifest) -> ledger.Definition:
 
 
 def head_of(manifest: Manifest) -> LanceHead:
-    digest = hashlib.sha256(_encode(manifest.schema)).hexdigest()
-    return LanceHead(lance.totals_of(manifest), digest, manifest.metadata, manifest.reader_flags)
+    return LanceHead(lance.totals_of(manifest), manifest.digest, manifest.metadata, manifest.reader_flags)
 
 
 def token_of(manifest: Manifest, data: bytes) -> str:
