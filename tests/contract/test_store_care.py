@@ -321,6 +321,20 @@ async def test_the_same_end_twice_is_one(book: Book):
         await book.decide(ended(new_id()))
 
 
+async def test_lists_of_runs_leave_out_the_files_that_they_name(book: Book):
+    run = await start(book, await make(book), dry_run=True)
+    for _ in range(2):
+        await book.decide(ended(run, files=("a", "b")))
+    with pytest.raises(Conflict):
+        await book.decide(ended(run, files=("a",)))
+    found = await book.store.care_run(run)
+    assert found is not None
+    assert found.result is not None
+    assert found.result.files == ("a", "b")
+    [listed] = await book.store.care_runs(None, "", 10)
+    assert listed.result == msgspec.structs.replace(found.result, files=())
+
+
 async def test_what_a_run_has_seen_becomes_known(book: Book):
     """As of the version that it saw; what was committed since is added to it."""
     table = await make(book)

@@ -16,11 +16,11 @@ from inver.client import Client
 from inver.errors import Broken
 from inver.pipeline.session import open_session
 from tests.fixtures.delta import new_schema, unity
-from tests.fixtures.iceberg_clients import SPARK_RUNTIME
+from tests.fixtures.iceberg_clients import SPARK_RUNTIME, SPARK_S3
 from tests.fixtures.jvm import JvmMissing, jars
 from tests.fixtures.managed import Made, run_job
 from tests.fixtures.server import InverServer, running_inver
-from tests.fixtures.spark import DELTA
+from tests.fixtures.spark import DELTA, connector
 
 QUICK = {
     "spark.driver.memory": "1g",
@@ -49,11 +49,35 @@ def connectors() -> list[Path]:
 
 
 @pytest.fixture(scope="session")
-def spark(connectors: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def s3_connectors(connectors: list[Path]) -> list[Path]:
+    """What Iceberg needs besides for tables on S3."""
+    try:
+        return sorted(jars("iceberg-aws", SPARK_S3, transitive=False).glob("*.jar")) if connectors else []
+    except JvmMissing:
+        return []
+
+
+@pytest.fixture(scope="session")
+def unity_connectors(connectors: list[Path]) -> list[Path]:
+    """With which Spark finds Delta tables through the catalog."""
+    try:
+        return connector() if connectors else []
+    except JvmMissing:
+        return []
+
+
+@pytest.fixture(scope="session")
+def spark(
+    connectors: list[Path],
+    s3_connectors: list[Path],
+    unity_connectors: list[Path],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Any]:
     own = {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
     conf = {**QUICK, **own, **(ENGINES if connectors else {})}
     try:
-        session = open_session("local[2]", conf=conf, jars=connectors, short_lived=True)
+        found = [*connectors, *s3_connectors, *unity_connectors]
+        session = open_session("local[2]", conf=conf, jars=found, short_lived=True)
     except Broken as missing:
         pytest.skip(str(missing))
     yield session
@@ -83,6 +107,18 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InverServer]:
             new_schema(http, "lake.care")
             new_schema(http, "lake.rewrites")
         yield server
+
+
+@pytest.fixture
+def unity_spark(spark: Any, unity_connectors: list[Path], lake: InverServer) -> Any:
+    """A session that knows the catalog `lake`; None where the connector cannot be had."""
+    if not unity_connectors:
+        return None
+    session = spark.newSession()
+    settings = {"": "io.unitycatalog.spark.UCSingleCatalog", ".uri": lake.url, ".token": lake.token}
+    for key, value in settings.items():
+        session.conf.set(f"spark.sql.catalog.lake{key}", value)
+    return session
 
 
 @pytest.fixture

@@ -126,6 +126,32 @@ def test_deletes_that_name_no_file(house: House):
     assert table.care(Job.PURGE, deleted_ratio=0.9).outcome is Outcome.NOTHING
 
 
+@pytest.mark.parametrize(("version", "job"), [(2, Job.COMPACT), (3, Job.PURGE)])
+def test_equality_deletes(house: House, version: int, job: Job):
+    """They are about rows that were there before: one that was written again since then stays."""
+    table = house.new(version).fill(6)
+    table.delete_equal(1, 9, 17)
+    table.sql("INSERT INTO {t} VALUES (9, 'again')")
+    expected = sorted({*range(24)} - {1, 17})
+    assert table.ids() == expected
+    done = table.care(job, **SMALL)
+    assert done.outcome is Outcome.DONE
+    assert done.before["delete_files"] == 1
+    assert table.ids() == expected
+    assert table.sql("SELECT name FROM {t} WHERE id = 9") == [("again",)]
+    # Whichever came first, the other leaves nothing of them.
+    table.care(Job.PURGE, **SMALL)
+    assert table.sql("SELECT count(*) FROM {t}.delete_files") == [(0,)]
+    assert table.ids() == expected
+    assert [row[0] for row in house.duckdb(f"SELECT id FROM lake.s.{table.name} ORDER BY id")] == expected
+    if version == 2:
+        assert table.scan() == expected
+    assert table.care(Job.PURGE, **SMALL).outcome is Outcome.NOTHING
+    expired = table.care(Job.EXPIRE, **AT_ONCE)
+    assert expired.measured["deleted_equality_delete_files_count"] == 1
+    assert table.ids() == expected
+
+
 def test_a_dry_run_changes_nothing(house: House):
     table = house.new().fill(6)
     table.sql("DELETE FROM {t} WHERE id = 1")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,8 +24,14 @@ from tests.fixtures.clients import client
 from tests.fixtures.iceberg_clients import PyIceberg, running_pyiceberg
 from tests.fixtures.lossy import Line, Loss, lossy
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+RACE_S = float(os.environ.get("INVER_RACE_S", "0"))
+"""For how many seconds writers and care meet; one round at least."""
 
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300 + RACE_S)]
+
+TURNS = 20
+RACING_JOBS = (Job.COMPACT, Job.PURGE, Job.COMPACT, Job.MANIFESTS)
+RACING: dict[str, Any] = {"min_small_files": 2, "deleted_ratio": 0.001, "min_manifests": 4}
 LATE = "late"
 SMALL: dict[str, Any] = {"min_small_files": 4}
 AT_ONCE: dict[str, Any] = {"snapshot_hours": 0.0, "allow_short_retention": True}
@@ -96,6 +103,20 @@ def test_rows_that_are_deleted_meanwhile_stay_deleted(road: Road, merge_on_read:
     assert done.after["files"] == 1
 
 
+@pytest.mark.parametrize("job", [Job.COMPACT, Job.PURGE])
+def test_equal_rows_that_are_deleted_meanwhile_stay_deleted(road: Road, job: Job):
+    """What is written anew must not look newer than a delete that came while it was written."""
+    table = road.house.new().fill(6)
+    table.delete_equal(3)
+    road.meanwhile(table, lambda: table.delete_equal(9))
+    done = road.care(table)(job, **SMALL)
+    assert done.outcome is Outcome.DONE
+    expected = [id for id in range(24) if id not in (3, 9)]
+    assert table.ids() == expected
+    table.care(Job.PURGE, **SMALL)
+    assert table.ids() == table.scan() == expected
+
+
 def test_writers_who_are_always_first_have_won(road: Road):
     table = road.house.new().fill(6)
     ids = count(0, 5)
@@ -126,13 +147,24 @@ def late_vectors(road: Road, table: Table) -> None:
     road.house.spark.sql(f"DELETE FROM {LATE}.s.{table.name} WHERE id = 9")
 
 
+def late_equality(road: Road, table: Table) -> None:
+    table.delete_equal(9, catalog=LATE)
+
+
 def late_update(road: Road, table: Table) -> None:
     road.house.spark.sql(f"UPDATE {LATE}.s.{table.name} SET id = 100 WHERE id = 9")
 
 
 @pytest.mark.parametrize(
     ("write", "format"),
-    [(late_append, 2), (late_delete, 2), (late_vectors, 2), (late_vectors, 3), (late_update, 3)],
+    [
+        (late_append, 2),
+        (late_delete, 2),
+        (late_vectors, 2),
+        (late_vectors, 3),
+        (late_equality, 2),
+        (late_update, 3),
+    ],
 )
 def test_a_writer_on_its_way_wins(road: Road, write: Callable[[Road, Table], None], format: int):
     table = road.house.new(format).fill(6)
@@ -160,14 +192,23 @@ def _path(table: Table) -> str:
 def test_a_writer_never_fails_because_of_care(road: Road):
     """PyIceberg does not try again, so a commit that care gets in the way of would be a failure."""
     table = road.house.new().fill(8)
-    road.writer.start("churn", table.path, first=1000, count=25)
-    outcomes = {table.care(Job.COMPACT, min_small_files=2).outcome for _ in range(4)}
-    assert road.writer.end() == []
-    assert outcomes <= {Outcome.DONE, Outcome.LOST, Outcome.NOTHING}
-    # Each turn appends its row and deletes that of the turn before.
-    assert table.ids() == table.scan() == [*range(32), 1024]
-    table.care(Job.COMPACT, min_small_files=2)
-    assert table.ids() == table.scan() == [*range(32), 1024]
+    expected = {id: f"{'abc'[id // 4 % 3]}{id}" for id in range(32)}
+    outcomes: Counter[str] = Counter()
+    end = time.monotonic() + RACE_S
+    while not outcomes or time.monotonic() < end:
+        first = 1_000 + 2 * TURNS * len(expected)
+        road.writer.start("churn", table.path, first=first, count=TURNS)
+        outcomes.update(table.care(job, **RACING).outcome for job in RACING_JOBS)
+        assert road.writer.end() == []
+        # Each turn appends its row, changes it, and deletes that of the turn before.
+        expected[first + TURNS - 1] = "y"
+    print(f"{len(expected) - 32} rounds of {3 * TURNS} commits and more, none failed; care: {outcomes}")
+    assert outcomes[Outcome.DONE] > 0
+    assert set(outcomes) <= {Outcome.DONE, Outcome.LOST, Outcome.NOTHING}
+    for _ in range(2):
+        assert dict(table.sql("SELECT id, name FROM {t}")) == expected
+        assert table.scan() == sorted(expected)
+        table.care(Job.COMPACT, min_small_files=2)
 
 
 # --- nobody hears the answer ---

@@ -23,13 +23,16 @@ def add(commands: Subparsers) -> None:
         "inver spark jars --list",
         "inver spark jars --list iceberg -o json",
         about=(
-            "Delta and Lance tables are cared for without them; Iceberg tables need the one of Iceberg. "
+            "Delta and Lance tables are cared for without them; Iceberg tables need the one of Iceberg, "
+            "and on S3 that of iceberg-aws. "
             "They come from the repository that --repository or INVER_MAVEN_REPOSITORY names, or from "
             "wherever Maven looks, and a jar with another checksum than the pinned one is refused."
         ),
         remote=False,
     )
-    jars_.add_argument("connector", nargs="*", help="only the jars of these: delta, iceberg (default: all)")
+    jars_.add_argument(
+        "connector", nargs="*", help="only the jars of these: delta, iceberg, iceberg-aws (default: all)"
+    )
     jars_.add_argument("--folder", type=Path, help="where to put them (default: in the user's cache)")
     jars_.add_argument("--repository", metavar="URL", help="a repository with Maven's layout")
     jars_.add_argument("--list", action="store_true", help="show what is pinned, and fetch nothing")

@@ -131,16 +131,22 @@ class Client:
             loaded.append(frame(loaded.schema(), [[id, "x"]]))
 
     def churn(self, table: list[str], first: int, count: int) -> list[str]:
-        """Append a row and delete the one before it, again and again; PyIceberg tries each once."""
+        """Append a row, change it and delete the one before it, again and again, and now and then give
+        the table a column or take it away; PyIceberg tries each once."""
         failed = []
-        for id in range(first, first + count):
+        for turn, id in enumerate(range(first, first + count)):
             loaded = self.catalog.load_table(tuple(table))
-            for change, given in (
-                (loaded.append, frame(loaded.schema(), [[id, "x"]])),
-                (loaded.delete, f"id = {id - 1}"),
-            ):
+            changes: list[tuple[Any, tuple[Any, ...]]] = [
+                (loaded.append, (frame(SCHEMA, [[id, "x"]]),)),
+                (loaded.overwrite, (frame(SCHEMA, [[id, "y"]]), f"id = {id}")),
+                (loaded.delete, (f"id = {id - 1}",)),
+            ]
+            if turn % 10 in (3, 7):
+                change = ["add_column", "more", "long"] if turn % 10 == 3 else ["delete_column", "more"]
+                changes.append((self.alter, (table, [change])))
+            for change_, given in changes:
                 try:
-                    change(given)
+                    change_(*given)
                 except Exception as error:
                     failed.append(repr(error))
         return failed

@@ -105,3 +105,16 @@ def test_pinned_snapshots_that_a_branch_gives_up():
     main = {"snapshot-id": 4, "type": "branch", "max-snapshot-age-ms": 40 * HOUR}
     assert endangered(history(*LINE, refs={"main": main}), {1, 3}, NOW) == [1]
     assert endangered(history(*LINE), {1, 3}, NOW) == []
+
+
+def test_how_many_files_all_snapshots_name():
+    def with_summaries(*summaries: dict[str, str]) -> History:
+        listed = [{"snapshot-id": n, "timestamp-ms": n, "summary": each} for n, each in enumerate(summaries)]
+        return history((1, None, 1), snapshots=listed)
+
+    first = {"operation": "append", "added-data-files": "7", "total-data-files": "7"}
+    last = {"operation": "delete", "total-data-files": "3"}
+    assert with_summaries(first, last).files == 14
+    assert with_summaries(first, {"operation": "append"}).files is None
+    assert with_summaries().files == 0
+    assert history(*LINE).files is None

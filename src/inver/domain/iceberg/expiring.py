@@ -36,6 +36,15 @@ class History(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     def current(self) -> Snapshot | None:
         return next((each for each in self.snapshots if each.snapshot_id == self.current_snapshot_id), None)
 
+    @property
+    def files(self) -> int | None:
+        """About how many data files all snapshots name together; None where they do not say."""
+        summaries = [each.summary or {} for each in self.snapshots]
+        counts = [(each.get("added-data-files", "0"), each.get("total-data-files", "")) for each in summaries]
+        if not all(text.isdecimal() for pair in counts for text in pair):
+            return None
+        return sum(int(added) for added, _ in counts) + max((int(total) for _, total in counts), default=0)
+
 
 def expired(
     history: History, *, now_ms: int, keep_ms: int, min_snapshots: int, pinned: Collection[int] = ()

@@ -46,7 +46,7 @@ def expire(work: Work) -> Result:
         found = {"snapshots": float(len(gone))}
         return Result(outcome=outcome, before=before, after=before, measured=found)
     measured: dict[str, float] = {"snapshots": 0}
-    with procedures(work) as table:
+    with procedures(work, history.files) as table:
         table.require_own(history.location, ALL)
         for start in range(0, len(gone), BATCH):
             some = gone[start : start + BATCH]
@@ -84,7 +84,7 @@ def orphans(work: Work) -> Result:
     if not old:
         return Result(outcome=Outcome.NOTHING, before=before, after=before)
     view = "care_files_" + re.sub(r"\W", "_", ticket.run_id)
-    with procedures(work) as table:
+    with procedures(work, None if history.files is None else history.files + len(old)) as table:
         table.listed([(path, _time(file.modified_ms)) for path, file in old.items()], view)
         try:
             work.tell(0.3, "comparing with the table")

@@ -18,6 +18,8 @@ from inver.pipeline.places import Place
 from inver.pipeline.work import Work
 
 CATALOG = "org.apache.iceberg.spark.SparkCatalog"
+SHUFFLES = "spark.sql.shuffle.partitions"
+FILES_OF_A_TASK = 5_000
 
 # Writers were first: the files that the rewrite started from are not those of the table any more.
 _OVERTAKEN = re.compile(
@@ -63,14 +65,14 @@ class Procedures:
         the files of everybody.
         """
         prefixes = [_literal(prefix) for prefix in spellings(location)]
-        for view, column in names:
-            outside = " AND ".join(f"NOT startswith({column}, {prefix})" for prefix in prefixes)
-            upwards = f"{column} LIKE '%/../%' OR {column} LIKE '%/./%'"
-            found = self.rows(
-                f"SELECT {column} AS path FROM {self.table}.{view} WHERE ({outside}) OR {upwards} LIMIT 1"
-            )
-            if found:
-                raise Refused(f"the table names a file outside of its location: {found[0]['path']}")
+        named = " UNION ALL ".join(
+            f"SELECT {column} AS path FROM {self.table}.{view}" for view, column in names
+        )
+        outside = " AND ".join(f"NOT startswith(path, {prefix})" for prefix in prefixes)
+        upwards = "path LIKE '%/../%' OR path LIKE '%/./%'"
+        found = self.rows(f"SELECT path FROM ({named}) WHERE ({outside}) OR {upwards} LIMIT 1")
+        if found:
+            raise Refused(f"the table names a file outside of its location: {found[0]['path']}")
 
     def listed(self, files: list[tuple[str, Any]], view: str) -> None:
         """Make a view of files and when they were last changed."""
@@ -82,9 +84,9 @@ class Procedures:
 
 
 @contextmanager
-def procedures(work: Work) -> Iterator[Procedures]:
-    # A session never forgets a catalog, so each run has its own; over Connect there is only the one.
-    ticket, spark = work.ticket, _session(work.spark())
+def procedures(work: Work, files: int | None = None) -> Iterator[Procedures]:
+    """`files` is about how many names are compared, where that is known."""
+    ticket = work.ticket
     catalog, *path = ticket.name
     name = "care_" + re.sub(r"\W", "_", ticket.run_id)
     settings = {
@@ -100,17 +102,29 @@ def procedures(work: Work) -> Iterator[Procedures]:
         **({} if work.client.token is None else {".token": work.client.token}),
         **_storage(work.place),
     }
-    for key, value in settings.items():
-        spark.conf.set(f"spark.sql.catalog.{name}{key}", value)
-    try:
+    with _session_of_its_own(work.spark()) as spark:
+        if files is not None:
+            # Iceberg joins lists of names in as many tasks as this says, however short they are.
+            most = int(spark.conf.get(SHUFFLES))
+            spark.conf.set(SHUFFLES, str(min(most, 2 + files // FILES_OF_A_TASK)))
+        for key, value in settings.items():
+            spark.conf.set(f"spark.sql.catalog.{name}{key}", value)
         yield Procedures(spark, name, tuple(path))
+
+
+@contextmanager
+def _session_of_its_own(spark: Any) -> Iterator[Any]:
+    """A session never forgets a catalog, nor the token in its settings, so each run has one."""
+    if hasattr(spark, "newSession"):
+        yield spark.newSession()
+        return
+    # Over Connect. To stop it would stop more than this session where the server is one of our own.
+    session = spark.cloneSession()
+    try:
+        yield session
     finally:
-        for key in settings:
-            spark.conf.unset(f"spark.sql.catalog.{name}{key}")
-
-
-def _session(spark: Any) -> Any:
-    return spark.newSession() if hasattr(spark, "newSession") else spark
+        session.client.release_session()
+        session.client.close()
 
 
 def spellings(location: str) -> list[str]:
@@ -142,7 +156,10 @@ def _storage(place: Place) -> dict[str, str]:
 def _told(error: Exception) -> Exception:
     text = str(error)
     if CATALOG in text and ("Cannot find catalog plugin class" in text or "ClassNotFound" in text):
-        return Broken("Spark has no Iceberg runtime", fix="inver spark jars fetches it")
+        return Broken(
+            "Spark has no Iceberg runtime",
+            fix="`inver spark jars` fetches it; a Connect server takes it when it is started",
+        )
     if _OVERTAKEN.search(text):
         return Conflict("writers changed the table while it was rewritten")
     causes = _CAUSE.findall(text)
