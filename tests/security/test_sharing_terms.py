@@ -189,7 +189,7 @@ async def test_every_route_is_on_record(world: World):
     actions = []
     for method, target in ROUTES:
         before = await world.home.last_event()
-        query = {"startingVersion": 0} if target.endswith("/changes") else {}
+        query: dict[str, Any] = {"startingVersion": 0} if target.endswith("/changes") else {}
         answer = await world.ask("acme", method, target, {} if method == "POST" else None, **query)
         found = await world.home.events(before)
         told = [each["data"]["action"] for each in found if each["type"] == "io.inver.share.accessed.v1"]
