@@ -166,6 +166,17 @@ async def test_files_are_made_durable_after_the_commit(home: House, client: Clie
     assert await published(home, made) == (1, 1)
 
 
+async def test_files_of_many_tables_are_made_durable_together(home: House, client: Client) -> None:
+    made = [await client.create(f"t{number}") for number in range(6)]
+    told = [(await client.set(f"t{number}", a="1")).json for number in range(6)]
+    gone = file_of(told[2])
+    gone.unlink()
+    await client.ask("DELETE", "/namespaces/ns/tables/t3")
+    await home.app.services.iceberg.settling.settle()
+    assert [await published(home, each) for each in made] == [(1, 1)] * 6
+    assert json.loads(gone.read_bytes()) == told[2]["metadata"]
+
+
 @pytest.mark.parametrize("left", [None, b"", b"\x00" * 4096, b'{"format-version":2,"table-'])
 async def test_a_file_that_a_power_cut_took_is_written_again(
     home: House, client: Client, left: bytes | None
@@ -178,7 +189,7 @@ async def test_a_file_that_a_power_cut_took_is_written_again(
         file.write_bytes(left)
     settling = home.app.services.iceberg.settling
     # As after a start: nothing is remembered, and the database knows what was not settled.
-    settling._waiting.clear()
+    settling._decided.clear()
     await settling._scan()
     await settling.settle()
     assert json.loads(file.read_bytes()) == told["metadata"]

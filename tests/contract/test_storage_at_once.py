@@ -60,6 +60,8 @@ async def test_a_link_of_somebody_else_leads_nowhere(store: LocalStore, folder: 
     os.symlink(tmp_path, folder / "outside")
     with pytest.raises(Invalid, match="symbolic link"):
         store.put_at_once("outside/x", b"x")
+    with pytest.raises(Invalid, match="symbolic link"):
+        await store.put_if_absent("outside/x", b"x", durable=False)
     assert not (tmp_path / "x").exists()
 
 

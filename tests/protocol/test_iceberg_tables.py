@@ -51,6 +51,22 @@ def rename(lake: Lake, source: list[str], target: list[str], kind_: str = "table
     return lake.admin.post(f"/{kind_}/rename", json=body)
 
 
+# --- listing ---
+
+
+def test_names_are_listed_as_they_are(lake: Lake) -> None:
+    names = ["plain"]
+    lake.table("plain")
+    assert lake.get("/namespaces/ns/tables")["identifiers"] == [{"namespace": ["ns"], "name": "plain"}]
+    for name in (",", 'a",', '","', "},{", "\\", "\u00fc", "with space"):
+        assert create(lake, name).status_code == 200
+        names.append(name)
+    listed = lake.get("/namespaces/ns/tables")
+    assert sorted(each["name"] for each in listed["identifiers"]) == sorted(names)
+    assert all(each["namespace"] == ["ns"] for each in listed["identifiers"])
+    assert listed["next-page-token"] is None
+
+
 # --- creating ---
 
 

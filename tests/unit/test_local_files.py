@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import fcntl
 import os
 import resource
 from collections.abc import Callable
@@ -66,6 +67,49 @@ def test_a_write_is_on_disk_with_every_folder_above_it_when_it_returns(store, mo
     assert not journal.published_dirty
 
 
+@pytest.mark.parametrize("together", [False, True])
+def test_what_is_synced_later_is_on_disk_with_every_folder_above_it(store, monkeypatch, together):
+    journal = Journal(monkeypatch)
+    asyncio.run(store.put_if_absent("a/b/first", b"data", durable=False))
+    assert journal.dirty
+    asyncio.run(store.sync_all(["a/b/first"]) if together else store.sync("a/b/first"))
+    assert journal.dirty == set()
+
+
+def test_a_folder_that_is_made_again_is_synced_again(store, tmp_path, monkeypatch):
+    asyncio.run(store.put("a/b/first", b""))
+    (tmp_path / "made" / "on demand" / "a" / "b" / "first").unlink()
+    (tmp_path / "made" / "on demand" / "a" / "b").rmdir()
+    asyncio.run(store.put_if_absent("a/b/second", b"data", durable=False))
+    journal = Journal(monkeypatch)
+    journal.dirty.add(inode(tmp_path / "made" / "on demand" / "a"))
+    asyncio.run(store.sync("a/b/second"))
+    assert journal.dirty == set()
+
+
+@pytest.mark.parametrize("size", [512 * 1024 - 1, 512 * 1024, 2**20, 3 * 2**20 + 7])
+def test_a_large_file_is_written_whole(store, size):
+    data = bytes(range(251)) * (size // 251 + 1)
+    pieces = [data[:100], b"", data[100 : size // 2], data[size // 2 : size]]
+    assert asyncio.run(store.put_if_absent("large", pieces, durable=False)) is True
+    assert asyncio.run(store.put_if_absent("large", pieces, durable=False)) is False
+    assert asyncio.run(store.get("large")) == data[:size]
+
+
+def test_a_large_file_is_written_where_the_cache_cannot_be_passed_by(store, monkeypatch):
+    real = fcntl.fcntl
+
+    def refusing(file, command, flags=0):
+        if command == fcntl.F_SETFL and flags & os.O_DIRECT:
+            raise OSError(errno.EINVAL, "not on this file system")
+        return real(file, command, flags)
+
+    monkeypatch.setattr(fcntl, "fcntl", refusing)
+    data = b"x" * (2**20 + 1)
+    assert asyncio.run(store.put_if_absent("large", data, durable=False)) is True
+    assert asyncio.run(store.get("large")) == data
+
+
 def test_a_folder_that_somebody_else_made_is_synced_too(store, tmp_path, monkeypatch):
     asyncio.run(store.put("a/x", b""))
     (tmp_path / "made" / "on demand" / "a" / "foreign").mkdir()
@@ -96,7 +140,12 @@ def test_a_full_disk_leaves_nothing_behind(store, tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
     try:
-        for work in (store.put("a", b"x" * 5000), store.put_if_absent("b", b"x" * 5000)):
+        for work in (
+            store.put("a", b"x" * 5000),
+            store.put_if_absent("b", b"x" * 5000),
+            store.put_if_absent("b", b"x" * 5000, durable=False),
+            store.put_if_absent("b", b"x" * 2**20, durable=False),
+        ):
             with pytest.raises(Unavailable) as failed:
                 asyncio.run(work)
             assert isinstance(failed.value.__cause__, OSError)

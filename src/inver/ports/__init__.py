@@ -17,11 +17,11 @@ from inver.ports.rows import (
     GrantRow,
     KeyTaken,
     LogTail,
-    NamedTable,
     Pieces,
     Report,
     StoredSecret,
     StoredToken,
+    TableNames,
     WorkItem,
 )
 from inver.ports.sharing import SharedTable, ShareGrant, Shares, StoredCredential
@@ -56,7 +56,6 @@ __all__ = [
     "LedgeredTable",
     "LedgeredVersion",
     "LogTail",
-    "NamedTable",
     "ObjectInfo",
     "ObjectStore",
     "Pieces",
@@ -73,5 +72,6 @@ __all__ = [
     "StoredCredential",
     "StoredSecret",
     "StoredToken",
+    "TableNames",
     "WorkItem",
 ]

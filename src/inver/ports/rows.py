@@ -130,12 +130,11 @@ class Pieces(msgspec.Struct, frozen=True, kw_only=True):
     parts: tuple[Part, ...]
 
 
-class NamedTable(msgspec.Struct, frozen=True):
-    """As much of a table as a long listing needs. The head is left out where nobody asks for it."""
+class TableNames(msgspec.Struct, frozen=True):
+    """As much of tables as a long listing needs: names in order, and by name what is of another format."""
 
-    name: str
-    format: Format
-    head: bytes | None = None
+    names: list[str]
+    others: dict[str, tuple[Format, bytes]]
 
 
 class KeyTaken(Exception):

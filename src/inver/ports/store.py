@@ -21,11 +21,11 @@ from inver.ports.rows import (
     FullTable,
     GrantRow,
     LogTail,
-    NamedTable,
     Pieces,
     Report,
     StoredSecret,
     StoredToken,
+    TableNames,
     WorkItem,
 )
 from inver.ports.sharing import Shares
@@ -117,7 +117,7 @@ class Store(Directory, DeltaLog, LanceRecords, Shares, CareBook, Protocol):
     async def tables(self, schema_id: str, after: str, limit: int, views: bool = False) -> list[Table]: ...
     async def table_names(
         self, schema_id: str, after: str, limit: int, format: Format, views: bool = False
-    ) -> list[NamedTable]:
+    ) -> TableNames:
         """Tables or views whose state the catalog has: in this format, and in others with their heads."""
         ...
 

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable
 from functools import cache
 
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 # The call has this number on each of them.
 _MACHINES = frozenset({"x86_64", "aarch64", "ppc64le", "riscv64", "s390x"})
@@ -66,6 +67,12 @@ def read_cached(path: bytes) -> bytes | None:
         os.close(file)
 
 
+def create_new(path: bytes) -> int | None:
+    """A new file by its absolute path, no segment of which is a link; None if it must be looked at closer."""
+    file = _open_new()(path)
+    return None if file < 0 else file
+
+
 @cache
 def _openat2() -> Callable[[int, bytes], int]:
     """Opens a file below an open folder."""
@@ -96,7 +103,23 @@ def _open_cached() -> Callable[[bytes], int]:
     return open_cached
 
 
-def _system_call(resolve: int, waits: bool = True) -> tuple[Callable[..., int], object, int] | None:
+@cache
+def _open_new() -> Callable[[bytes], int]:
+    found = _system_call(_NO_MAGIC_LINKS | _NO_LINKS, flags=_CREATE, mode=0o666)
+    if found is None:
+        return lambda path: -1
+    call, how, size = found
+
+    def open_new(path: bytes) -> int:
+        opened: int = call(_OPENAT2, _HERE, path, how, size)
+        return opened
+
+    return open_new
+
+
+def _system_call(
+    resolve: int, waits: bool = True, flags: int = _READ, mode: int = 0
+) -> tuple[Callable[..., int], object, int] | None:
     """The call with what it is told; one that never waits keeps the interpreter to itself."""
     if sys.platform != "linux" or platform.machine() not in _MACHINES:
         return None
@@ -113,7 +136,7 @@ def _system_call(resolve: int, waits: bool = True) -> tuple[Callable[..., int], 
     call = library.syscall
     call.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t)
     call.restype = ctypes.c_long
-    return call, ctypes.byref(How(_READ, 0, resolve)), ctypes.sizeof(How)
+    return call, ctypes.byref(How(flags, mode, resolve)), ctypes.sizeof(How)
 
 
 def _not_offered(folder: int, path: bytes) -> int:

@@ -6,9 +6,11 @@ import os
 import stat
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import NoReturn
 
 from inver.errors import Invalid, OutcomeUnknown
+from inver.storage.direct import LEAST, write_direct
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Opening a pipe that lies in the folder must not wait for its writer.
@@ -129,15 +131,22 @@ def _write_new(folder: int, path: Sequence[str], data: bytes | Sequence[bytes]) 
         if file_status(folder, path) is None:
             _say_folder(path)
         return False
+    fill_new(file, data, partial(os.unlink, path[-1], dir_fd=folder))
+    return True
+
+
+def fill_new(file: int, data: bytes | Sequence[bytes], remove: Callable[[], None]) -> None:
+    """Write a file that was just made, and close it; nothing is left of one that cannot be written."""
     try:
-        _write_all(file, data)
+        pieces = [data] if isinstance(data, bytes) else data
+        if sum(map(len, pieces)) < LEAST or not write_direct(file, pieces):
+            _write_all(file, data)
     except BaseException:
         with suppress(FileNotFoundError):
-            os.unlink(path[-1], dir_fd=folder)
+            remove()
         raise
     finally:
         os.close(file)
-    return True
 
 
 def _write_all(file: int, data: bytes | Sequence[bytes]) -> None:

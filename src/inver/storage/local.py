@@ -21,7 +21,7 @@ from inver.domain.locations import Location
 from inver.errors import Invalid, InverError, NotFound, Unavailable
 from inver.ports import ObjectInfo, SignUrls
 from inver.storage import files, reading
-from inver.storage.beneath import open_beneath, read_cached
+from inver.storage.beneath import create_new, open_beneath, read_cached
 from inver.storage.paths import check_range, split_path, split_prefix
 from inver.storage.syncing import sync_file_system
 
@@ -30,7 +30,9 @@ T = TypeVar("T")
 # Segments of plain letters that do not begin with a dot: neither one that leads up, nor a temporary file.
 _USUAL_PATH = re.compile(r"(?:[A-Za-z0-9_-][A-Za-z0-9_.-]*/)*[A-Za-z0-9_-][A-Za-z0-9_.-]*").fullmatch
 _LIST_CHUNK = 500
-# What is written to memory in less time than it takes to hand it to a thread.
+# What is written to memory in less time than a thread takes to come to it beside a busy event loop.
+_UNSYNCED = 256 * 1024
+# The same, under a name for the time being first.
 _AT_ONCE = 64 * 1024
 _LOOK = 32
 """So many files are compared without a thread."""
@@ -65,7 +67,13 @@ class LocalStore:
     async def put_if_absent(
         self, path: str, data: bytes | Sequence[bytes], durable: bool = True, whole: bool = False
     ) -> bool:
-        return await _in_thread(path, self._write, _split(path), data, False, durable, whole)
+        segments = _split(path)
+        if durable or (len(data) if isinstance(data, bytes) else sum(map(len, data))) > _UNSYNCED:
+            return await _in_thread(path, self._write, segments, data, False, durable, whole)
+        try:
+            return self._write(segments, data, False, durable, whole)
+        except OSError as error:
+            raise _explained(path, error) from error
 
     def put_at_once(self, path: str, data: bytes) -> bool | None:
         if len(data) > _AT_ONCE:
@@ -154,13 +162,20 @@ class LocalStore:
         durable: bool = True,
         whole: bool = False,
     ) -> bool:
+        if not (durable or whole or replace):
+            name = self._prefix + os.fsencode("/".join(segments))
+            file = create_new(name)
+            if file is not None:
+                files.fill_new(file, data, partial(os.unlink, name))
+                return True
         for _ in range(_ATTEMPTS):
-            with suppress(FileNotFoundError), self._folder(segments[:-1], create=True) as folder:
+            opened = self._folder(segments[:-1], create=True, durable=durable)
+            with suppress(FileNotFoundError), opened as folder:
                 return files.write_file(folder, segments, data, replace=replace, durable=durable, whole=whole)
         raise Unavailable(f"the folder of {'/'.join(segments)!r} is removed as often as it is made")
 
     def _sync(self, segments: Sequence[str]) -> None:
-        with self._folder(segments[:-1]) as folder:
+        with self._folder(segments[:-1], durable=True) as folder:
             file = files.open_file(folder, segments)
             try:
                 os.fsync(file)
@@ -169,22 +184,22 @@ class LocalStore:
             os.fsync(folder)
 
     def _sync_all(self, paths: Mapping[str, Sequence[str]]) -> Sequence[str]:
-        missing = []
-        for path, segments in paths.items():
-            if self._head(segments) is None:
-                missing.append(path)
-            elif len(paths) <= _FEW:
-                self._sync(segments)
-        if len(missing) == len(paths) or len(paths) <= _FEW:
-            return missing
-        trusted = files.open_trusted(self._base, create=False)
-        try:
-            if not sync_file_system(trusted):
-                for path in paths.keys() - set(missing):
-                    self._sync(paths[path])
-        finally:
-            os.close(trusted)
-        return missing
+        found = {path: status for path, segments in paths.items() if (status := self._status(segments))}
+        # One call writes everything: of large files the versions before them too, which nobody needs on disk.
+        small = {path: status for path, status in found.items() if status.st_size <= _UNSYNCED}
+        alone = set(found)
+        if len(small) > _FEW:
+            trusted = files.open_trusted(self._base, create=False)
+            try:
+                if sync_file_system(trusted):
+                    device = os.fstat(trusted).st_dev
+                    # Below a folder there may be other file systems.
+                    alone -= {path for path, status in small.items() if status.st_dev == device}
+            finally:
+                os.close(trusted)
+        for path in alone:
+            self._sync(paths[path])
+        return [path for path in paths if path not in found]
 
     def _discard(self, paths: Sequence[Sequence[str]]) -> None:
         for segments in paths:
@@ -228,9 +243,12 @@ class LocalStore:
             os.close(file)
 
     def _head(self, segments: Sequence[str]) -> ObjectInfo | None:
+        status = self._status(segments)
+        return _info("/".join(segments), status) if status else None
+
+    def _status(self, segments: Sequence[str]) -> os.stat_result | None:
         with suppress(FileNotFoundError, NotADirectoryError), self._folder(segments[:-1]) as folder:
-            status = files.file_status(folder, segments)
-            return _info("/".join(segments), status) if status else None
+            return files.file_status(folder, segments)
         return None
 
     def _delete(self, segments: Sequence[str], durable: bool) -> bool:
@@ -284,7 +302,9 @@ class LocalStore:
         return [found[path] for path in sorted(found)]
 
     @contextmanager
-    def _folder(self, folders: Sequence[str], *, create: bool = False) -> Iterator[int]:
+    def _folder(
+        self, folders: Sequence[str], *, create: bool = False, durable: bool = False
+    ) -> Iterator[int]:
         """An open folder below the root, reached without following a link."""
         path = (*self._inner, *folders)
         current = files.open_trusted(self._base, create=create)
@@ -292,35 +312,37 @@ class LocalStore:
             for depth in range(1, len(path) + 1):
                 enter = self._make if create else files.open_folder
                 parent, current = current, enter(current, path[:depth])
-                os.close(parent)
+                try:
+                    if durable:
+                        self._keep(parent, path[:depth], current)
+                finally:
+                    os.close(parent)
             yield current
         finally:
             os.close(current)
 
     def _make(self, parent: int, path: tuple[str, ...]) -> int:
-        """The folder, made if need be, its own entry on disk."""
-        with suppress(FileExistsError):
-            if path not in self._synced:
-                os.mkdir(path[-1], dir_fd=parent)
+        """The folder, made if need be."""
         try:
-            folder = files.open_folder(parent, path)
+            try:
+                return files.open_folder(parent, path)
+            except FileNotFoundError:
+                # The new one may get the inode of one that was there before.
+                self._synced.pop(path, None)
+                with suppress(FileExistsError):
+                    os.mkdir(path[-1], dir_fd=parent)
+                return files.open_folder(parent, path)
         except NotADirectoryError:
             raise Invalid(
                 f"{'/'.join(path)!r} is an object, so nothing can lie below it", field="path"
             ) from None
-        except FileNotFoundError:
-            self._synced.pop(path, None)
-            raise
-        try:
-            inode = os.fstat(folder).st_ino
-            if self._synced.get(path) != inode:
-                # Also if somebody else has just made it: then it may not be on disk yet.
-                os.fsync(parent)
-                self._remember(path, inode)
-        except BaseException:
-            os.close(folder)
-            raise
-        return folder
+
+    def _keep(self, parent: int, path: tuple[str, ...], folder: int) -> None:
+        """The entry of a folder in its parent is on disk, whoever made it."""
+        inode = os.fstat(folder).st_ino
+        if self._synced.get(path) != inode:
+            os.fsync(parent)
+            self._remember(path, inode)
 
     def _remember(self, path: tuple[str, ...], inode: int) -> None:
         if len(self._synced) >= _MAX_KNOWN_FOLDERS:

@@ -14,7 +14,7 @@ from inver.domain.ledger import Receipt, Transaction
 from inver.domain.names import name_key, path_key
 from inver.domain.securables import Catalog, Schema
 from inver.domain.tables import Format, Table, TableDetails
-from inver.ports import Commit, Finding, NamedTable, Pieces, WorkItem
+from inver.ports import Commit, Finding, Pieces, TableNames, WorkItem
 from inver.stores import invariants, queue, reads
 from inver.stores.care import CareReads
 from inver.stores.delta import DeltaReads
@@ -85,7 +85,7 @@ class SqlStore(IdentityReads, DeltaReads, LanceReads, SharingReads, CareReads):
 
     async def table_names(
         self, schema_id: str, after: str, limit: int, format: Format, views: bool = False
-    ) -> list[NamedTable]:
+    ) -> TableNames:
         return await self.read(reads.table_names(schema_id, name_key(after), limit, format, views))
 
     async def dropped_tables(self, schema_id: str, limit: int) -> list[Table]:

@@ -9,7 +9,7 @@ from inver.domain.idempotency import KeyedRequest, KeyRecord
 from inver.domain.ledger import MAX_OPERATIONS
 from inver.domain.securables import Catalog, Schema
 from inver.domain.tables import Format, State, Table, TableDetails, TableKind
-from inver.ports import Commit, NamedTable, WorkItem
+from inver.ports import Commit, TableNames, WorkItem
 from inver.stores.deciding import SEPARATOR
 from inver.stores.sql import Row, Steps, many, one
 
@@ -174,16 +174,15 @@ def tables_after(schema_id: str, name_key: str, limit: int, views: bool) -> Step
     )
 
 
-def table_names(
-    schema_id: str, name_key: str, limit: int, format: Format, views: bool
-) -> Steps[list[NamedTable]]:
+def table_names(schema_id: str, name_key: str, limit: int, format: Format, views: bool) -> Steps[TableNames]:
     rows = yield (
-        f"""SELECT t.name, t.format, CASE WHEN t.format = ?4 THEN NULL ELSE t.head END FROM tables t
-            WHERE t.schema_id = ?1 AND t.name_key > ?2 AND t.state IN ('live', 'declared')
+        f"""SELECT t.name, NULLIF(t.format, ?4), CASE WHEN t.format = ?4 THEN NULL ELSE t.head END
+            FROM tables t WHERE t.schema_id = ?1 AND t.name_key > ?2 AND t.state IN ('live', 'declared')
             AND t.head IS NOT NULL AND {only(views)} ORDER BY t.name_key LIMIT ?3""",
         (schema_id, name_key, limit, format),
     )
-    return [NamedTable(name, _FORMATS[kind], head) for name, kind, head in rows]
+    others = {row[0]: (_FORMATS[row[1]], row[2]) for row in rows if row[1] is not None}
+    return TableNames([row[0] for row in rows], others)
 
 
 def only(views: bool) -> str:

@@ -123,8 +123,9 @@ class Series:
                 out.append(log.block(at, _SMALL))
                 at += _SMALL
             else:
-                out.append(log.bodies[at])
-                at += 1
+                stop = min(end, at - at % _SMALL + _SMALL)
+                out.append(b",".join(log.bodies[at:stop]))
+                at = stop
 
     def _copy(self) -> _Log:
         log = _Log()

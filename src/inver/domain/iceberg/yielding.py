@@ -77,9 +77,11 @@ def _rewrites(builder: TableBuilder, ref: str, expected: int) -> list[Snapshot]:
     head, draft = builder.head, builder.draft
     if ref not in head.refs or (SNAPSHOT, str(expected)) not in draft:
         return []
+    at = read_ref(head.refs[ref]).snapshot_id
+    if at == expected:
+        return []
     others = {read_ref(raw).snapshot_id for name, raw in head.refs.items() if name != ref}
     found: list[Snapshot] = []
-    at = read_ref(head.refs[ref]).snapshot_id
     sequence, next_row = head.last_sequence_number, head.next_row_id
     while at != expected:
         body = draft.get(SNAPSHOT, str(at))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Literal, TypeAlias
 
@@ -11,8 +11,7 @@ from inver.domain.locations import Location
 from inver.errors import Invalid
 from inver.ports import StorageCredential
 from inver.protocols.http import Request, Response
-from inver.protocols.iceberg import wire
-from inver.protocols.iceberg.coding import caller, encode, namespace, ok, page, pieces
+from inver.protocols.iceberg.coding import caller, encode, namespace, page, pieces
 from inver.services.credentials import Vended
 from inver.services.iceberg.commits import Loaded
 from inver.services.iceberg.relations import Relations
@@ -66,7 +65,20 @@ async def listing(request: Request, relations: Relations) -> Response:
         return await relations.page(asks, catalog, path, after, limit)
 
     names, token = await page(fetch, request)
-    return ok(wire.Listing([wire.TableIdentifier(path, name) for name in names], token))
+    return Response(
+        200, b'{"identifiers":%b,"next-page-token":%b}' % (_identifiers(path, names), encode(token))
+    )
+
+
+def _identifiers(path: Sequence[str], names: Sequence[str]) -> bytes:
+    """There may be many of them, and all but the names is the same."""
+    text, start = encode(names), b'{"namespace":%b,"name":' % encode(path)
+    if not names:
+        return text
+    if text.count(b",") == len(names) - 1:
+        # No name has a comma, so wherever there is one, a name ends and another begins.
+        return b"[%b%b}]" % (start, text[1:-1].replace(b",", b"}," + start))
+    return b"[%b%b}]" % (start, (b"}," + start).join(map(encode, names)))
 
 
 def delegation_of(request: Request) -> tuple[str, ...]:

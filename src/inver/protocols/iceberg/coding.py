@@ -17,8 +17,10 @@ from inver.services.iceberg.naming import Identifier
 SEPARATOR = "\x1f"
 PAGE = 1_000
 EVERYTHING = 2**63
-LARGE = 16 * 2**20
-CHUNK = 2**20
+LARGE = 256 * 1024
+"""More than this is sent in pieces."""
+WHOLE = 16 * 1024
+"""Smaller pieces are put together; for larger ones that costs more than sending each."""
 
 NAMESPACES = "/v1/{prefix}/namespaces"
 NAMESPACE = NAMESPACES + "/{namespace}"
@@ -111,19 +113,23 @@ def ok(body: Any, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Response:
 
 
 def pieces(parts: Sequence[bytes], headers: tuple[tuple[bytes, bytes], ...] = ()) -> Response:
-    """A body that comes in pieces; a very large one goes out as it is taken, without a copy of it all."""
-    if sum(map(len, parts)) <= LARGE:
+    """A body that comes in pieces; a large one goes out as it is taken, without a copy of it all."""
+    size = sum(map(len, parts))
+    if size <= LARGE:
         return Response(200, b"".join(parts), headers=headers)
-    return Response(200, _stream(parts), headers=headers)
+    return Response(200, _stream(parts), headers=headers, length=size)
 
 
 async def _stream(parts: Sequence[bytes]) -> AsyncIterator[bytes]:
     waiting: list[bytes] = []
     size = 0
     for part in parts:
+        if len(part) >= WHOLE and waiting:
+            yield b"".join(waiting)
+            waiting, size = [], 0
         waiting.append(part)
         size += len(part)
-        if size >= CHUNK:
+        if size >= WHOLE:
             yield b"".join(waiting)
             waiting, size = [], 0
     yield b"".join(waiting)

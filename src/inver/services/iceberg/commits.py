@@ -120,7 +120,7 @@ class Commits:
         for draft in drafts:
             if draft.change.changed:
                 self._states.advance(draft.table_id, draft.version, draft.change, draft.before)
-                self._settling.soon(draft.table_id)
+                self._settling.soon(draft.table_id, draft.version, draft.change.state)
             document = (written or {}).get(id(draft.change.state))
             found.append(Loaded(draft.table_id, draft.version, draft.change.state, document))
         return found

@@ -16,7 +16,7 @@ import msgspec
 from inver.domain import iceberg
 from inver.domain.iceberg import State
 from inver.domain.locations import Location
-from inver.errors import Broken, Invalid, InverError, NotFound, OutcomeUnknown, Unavailable
+from inver.errors import Broken, Forbidden, Invalid, InverError, NotFound, OutcomeUnknown, Unavailable
 from inver.ports import ObjectStore, WorkItem
 
 log = logging.getLogger("inver.iceberg")
@@ -64,11 +64,28 @@ class Files:
             raise Broken(f"the metadata file {place} exists already")
         return document
 
+    async def sync(self, states: Sequence[State]) -> list[bool]:
+        """Make metadata files durable that this process has written; False for those that are gone.
+
+        Folders of tables lie beside each other, and what lies below one folder is synced at once.
+        """
+        groups: dict[str, tuple[ObjectStore, dict[str, list[int]]]] = {}
+        for index, state in enumerate(states):
+            place = _own_file(state)
+            if place is not None:
+                store, path = self._find_beside(state.head.location, place)
+                groups.setdefault(store.root.prefix, (store, {}))[1].setdefault(path, []).append(index)
+        there = [True] * len(states)
+        for store, paths in groups.values():
+            for path in await store.sync_all(list(paths)):
+                for index in paths[path]:
+                    there[index] = False
+        return there
+
     async def settle(self, state: State) -> None:
         """Make a metadata file durable. One that a power cut has taken is written again."""
-        root, place = known_place(state.head.location), state.head.metadata_location
-        if place is None or not root.is_local or not root.contains(Location.parse(place)):
-            # Durable by itself, or registered from elsewhere: somebody else's file.
+        place = _own_file(state)
+        if place is None:
             return
         store, path = self._find(state.head.location, place)
         with suppress(NotFound):
@@ -110,6 +127,13 @@ class Files:
             data = await asyncio.to_thread(_unpacked, data)
         return data
 
+    def _find_beside(self, root: str, file: str) -> tuple[ObjectStore, str]:
+        """From the folder above a table's own, unless the server may use none there."""
+        above = known_place(root).ancestors()
+        with suppress(Forbidden):
+            return self._find(above[-1].canonical if above else root, file)
+        return self._find(root, file)
+
     def _find(self, root: str, file: str) -> tuple[ObjectStore, str]:
         location = known_place(root)
         # What the server has named itself is spelled as the location is.
@@ -129,6 +153,15 @@ class Files:
 
 known_place = lru_cache(maxsize=10_000)(Location.parse)
 """Locations of tables, which are asked for with every commit."""
+
+
+def _own_file(state: State) -> str | None:
+    """A metadata file that is ours to look after; None for one that is durable by itself, in an object store,
+    and for one that was registered from elsewhere, which is somebody else's."""
+    root, place = known_place(state.head.location), state.head.metadata_location
+    if place is None or not root.is_local or not root.contains(Location.parse(place)):
+        return None
+    return place
 
 
 def _packed(document: bytes) -> bytes:

@@ -13,7 +13,7 @@ from inver.domain.locations import Location
 from inver.domain.names import check_name
 from inver.domain.tables import NAMED, Format, Table, TableKind
 from inver.errors import AlreadyExists, Broken, Forbidden, NotFound, OutcomeUnknown
-from inver.ports import NamedTable, Store
+from inver.ports import Store
 from inver.services.access import Access
 from inver.services.context import Caller
 from inver.services.iceberg import naming
@@ -118,10 +118,12 @@ class Relations:
                 )
             except NotFound:
                 raise naming.no_namespace(path) from None
-            found += [each.name for each in page[: wanted - 1] if _is_readable(each)]
-            if len(page) < wanted:
+            unreadable = {name for name, other in page.others.items() if mirror_of(*other) is None}
+            names = page.names[: wanted - 1]
+            found += [name for name in names if name not in unreadable] if unreadable else names
+            if len(page.names) < wanted:
                 return found, None
-            after = page[wanted - 2].name
+            after = names[-1]
             if len(found) >= limit:
                 return found, after
 
@@ -195,7 +197,3 @@ class Relations:
             return await self._desk.decide(caller, operations, keyed, [work], now)
         except NotFound:
             raise naming.missing(identifier, self._view) from None
-
-
-def _is_readable(table: NamedTable) -> bool:
-    return table.format is Format.ICEBERG or mirror_of(table.format, table.head) is not None

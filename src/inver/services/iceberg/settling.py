@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping, Sequence
 
-from inver.domain.tables import Format, State
+from inver.domain.iceberg import State
+from inver.domain.tables import Format
+from inver.domain.tables import State as Life
 from inver.ports import Store
 from inver.services.iceberg.files import Files
 from inver.services.iceberg.states import States
@@ -28,11 +31,15 @@ class Settling:
         self._store = store
         self._states = states
         self._files = files
-        self._waiting: dict[str, None] = {}
+        # By table: the newest version that was decided here.
+        self._decided: dict[str, tuple[int, State]] = {}
+        # Tables of whose files nothing is known.
+        self._left: dict[str, None] = {}
         self.failed = 0
 
-    def soon(self, table_id: str) -> None:
-        self._waiting[table_id] = None
+    def soon(self, table_id: str, version: int, state: State) -> None:
+        """This process has written the file of a version, and the version stands."""
+        self._decided[table_id] = (version, state)
 
     async def run(self) -> None:
         """Until cancelled: what was committed here soon, what others left behind now and then."""
@@ -45,28 +52,51 @@ class Settling:
             await self.settle()
 
     async def settle(self) -> None:
-        waiting, self._waiting = list(self._waiting), {}
-        for start in range(0, len(waiting), MARKED):
-            done: dict[str, int] = {}
-            for table_id in waiting[start : start + MARKED]:
-                try:
-                    version = await self._settle(table_id)
-                except Exception as error:
-                    # One table's trouble is its own; the next scan finds it again.
-                    self.failed += 1
-                    log.warning("metadata of table %s stays unsettled: %s", table_id, type(error).__name__)
-                else:
-                    if version is not None:
-                        done[table_id] = version
+        decided, self._decided = list(self._decided.items()), {}
+        for start in range(0, len(decided), MARKED):
+            await self._sync(decided[start : start + MARKED])
+        left, self._left = list(self._left), {}
+        for start in range(0, len(left), MARKED):
+            await self._look(left[start : start + MARKED])
+
+    async def _sync(self, decided: Sequence[tuple[str, tuple[int, State]]]) -> None:
+        try:
+            there = await self._files.sync([state for _, (_, state) in decided])
+        except Exception:
+            log.info("metadata files could not be synced together", exc_info=True)
+            there = [False] * len(decided)
+        done: dict[str, int] = {}
+        for (table_id, (version, _)), synced in zip(decided, there, strict=True):
+            if synced:
+                done[table_id] = version
+            else:
+                self._left[table_id] = None
+        await self._mark(done)
+
+    async def _look(self, left: Sequence[str]) -> None:
+        done: dict[str, int] = {}
+        for table_id in left:
             try:
-                await self._store.mark_published(done)
-            except Exception:
-                log.exception("settled metadata could not be recorded")
+                version = await self._settle(table_id)
+            except Exception as error:
+                # One table's trouble is its own; the next scan finds it again.
+                self.failed += 1
+                log.warning("metadata of table %s stays unsettled: %s", table_id, type(error).__name__)
+            else:
+                if version is not None:
+                    done[table_id] = version
+        await self._mark(done)
+
+    async def _mark(self, done: Mapping[str, int]) -> None:
+        try:
+            await self._store.mark_published(done)
+        except Exception:
+            log.exception("settled metadata could not be recorded")
 
     async def _settle(self, table_id: str) -> int | None:
         """The version whose file is durable now."""
         table = await self._store.table_by_id(table_id)
-        if table is None or table.state is not State.LIVE or table.published >= table.version:
+        if table is None or table.state is not Life.LIVE or table.published >= table.version:
             return None
         held = await self._states.of(table)
         await self._files.settle(held.state)
@@ -75,6 +105,7 @@ class Settling:
     async def _scan(self) -> None:
         try:
             for table_id in await self._store.unpublished(SCAN_LIMIT, Format.ICEBERG):
-                self._waiting[table_id] = None
+                if table_id not in self._decided:
+                    self._left[table_id] = None
         except Exception:
             log.exception("tables with unsettled metadata could not be listed")

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Iterable, Sequence
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -83,27 +83,42 @@ class Turns:
     """
 
     def __init__(self) -> None:
-        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+        # Whoever has or awaits a turn keeps its lock alive.
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    @asynccontextmanager
-    async def of(self, keys: Iterable[str]) -> AsyncIterator[None]:
+    def of(self, keys: Iterable[str]) -> Turn:
         """All of them, in one order for everybody."""
-        async with AsyncExitStack() as stack:
-            for key in sorted(set(keys)):
-                await stack.enter_async_context(self._turn(key))
-            yield
+        locks = []
+        for key in sorted(set(keys)):
+            lock = self._locks.get(key)
+            if lock is None:
+                lock = self._locks[key] = asyncio.Lock()
+            locks.append(lock)
+        return Turn(locks)
 
-    @asynccontextmanager
-    async def _turn(self, key: str) -> AsyncIterator[None]:
-        lock, users = self._locks.get(key) or (asyncio.Lock(), 0)
-        self._locks[key] = (lock, users + 1)
+
+class Turn:
+    __slots__ = ("_locks", "_taken")
+
+    def __init__(self, locks: Sequence[asyncio.Lock]) -> None:
+        self._locks = locks
+        self._taken = 0
+
+    async def __aenter__(self) -> None:
         try:
-            async with lock:
-                yield
-        finally:
-            lock, users = self._locks.pop(key)
-            if users > 1:
-                self._locks[key] = (lock, users - 1)
+            for lock in self._locks:
+                await lock.acquire()
+                self._taken += 1
+        except BaseException:
+            self._let_go()
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self._let_go()
+
+    def _let_go(self) -> None:
+        for lock in self._locks[: self._taken]:
+            lock.release()
 
 
 def _size(parts: Iterable[Part]) -> int:
