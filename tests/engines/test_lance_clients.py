@@ -214,6 +214,8 @@ def test_branches_and_schema_over_routes(space: Namespace):
     rest(space, ["TableApi", "create_table", [f"{space.catalog}$s$t"], {"rows": [0, 10]}, {}])
     space.of("t", "branches/create", {"name": "dev", "from_version": 1})
     assert set(space.of("t", "branches/list")["branches"]) == {"dev"}
+    again = space.ask("POST", f"{space.path('t')}/branches/create", {"name": "dev", "from_version": 1})
+    assert code(again) == (409, 23)
     assert space.of("t", "delete", {"predicate": "id < 5", "branch": "dev"})["version"] == 2
     assert space.of("t", "count_rows", {"branch": "dev"}) == 5
     assert space.of("t", "count_rows") == 10

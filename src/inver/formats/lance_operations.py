@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from inver.domain.lance import SchemaInvalid
-from inver.errors import Invalid, InverError, NotFound
+from inver.errors import AlreadyExists, Invalid, InverError, NotFound
 from inver.ports import LancePlace, LedgeredVersion
 
 if TYPE_CHECKING:
@@ -229,6 +229,8 @@ def create_branch(
     bridge: Bridge, place: LancePlace, options: Options, name: str, version: int | None
 ) -> dict[str, int]:
     dataset = opened(bridge, place, options)
+    if name in dataset.branches.list():
+        raise AlreadyExists(f"branch {name!r} already exists", kind="branch")
     made = dataset.create_branch(name, dataset.version if version is None else version)
     return {"version": made.version}
 
