@@ -10,8 +10,10 @@ import pytest
 
 from tests.fixtures.clients import Client, ClientMissing, client
 from tests.fixtures.delta import new_schema, unity
-from tests.fixtures.iceberg_clients import CATALOGS, running_catalog
+from tests.fixtures.iceberg_clients import CATALOGS, running_catalog, running_iceberg_spark
+from tests.fixtures.jvm import JvmMissing
 from tests.fixtures.server import InverServer, running_inver
+from tests.fixtures.spark import Spark
 
 
 def _client(name: str) -> Client:
@@ -54,6 +56,16 @@ def pyiceberg() -> Client:
 @pytest.fixture(scope="session")
 def duckdb_iceberg() -> Client:
     return _client("duckdb_iceberg")
+
+
+@pytest.fixture(scope="session")
+def iceberg_spark(spark: Client, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spark]:
+    """One Java machine for all modules; what works on a catalog opens a session of its own."""
+    try:
+        with running_iceberg_spark(spark, tmp_path_factory.mktemp("spark")) as running:
+            yield running
+    except JvmMissing as missing:
+        pytest.skip(str(missing))
 
 
 @pytest.fixture(scope="module", params=CATALOGS)

@@ -18,9 +18,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from tests.fixtures.clients import Client
-from tests.fixtures.iceberg_clients import make_catalog, running_iceberg_spark
-from tests.fixtures.jvm import JvmMissing
+from tests.fixtures.iceberg_clients import make_catalog, spark_catalog
 from tests.fixtures.lines import Failed
 from tests.fixtures.processes import free_port
 from tests.fixtures.server import InverServer, NotStarted, running_inver
@@ -96,24 +94,19 @@ class Undertaker:
             self.server.start()
 
 
-def test_appends_survive_the_server(spark: Client, database: str | None, tmp_path: Path):
+def test_appends_survive_the_server(iceberg_spark: Spark, database: str | None, tmp_path: Path):
     # A client keeps the address that it was given.
     arguments = ["--port", str(free_port()), "--management-port", "0"]
     with running_inver(tmp_path / "home", database, arguments) as server:
         catalog = make_catalog(server)
-        try:
-            with running_iceberg_spark(spark, tmp_path / "spark", catalog) as session:
-                session.sql("CREATE NAMESPACE lake.s")
-                session.sql("CREATE TABLE lake.s.t (id BIGINT)")
-                undertaker = Undertaker(server, "sqlite" if database is None else "postgres")
-                with undertaker.working():
-                    told, untold = append(session, undertaker)
-                print(
-                    f"{len(told)} rows acknowledged, {len(untold)} not; deaths: {Counter(undertaker.deaths)}"
-                )
-                check(session, server, told, untold)
-        except JvmMissing as missing:
-            pytest.skip(str(missing))
+        with iceberg_spark.session(spark_catalog(catalog)) as session:
+            session.sql("CREATE NAMESPACE lake.s")
+            session.sql("CREATE TABLE lake.s.t (id BIGINT)")
+            undertaker = Undertaker(server, "sqlite" if database is None else "postgres")
+            with undertaker.working():
+                told, untold = append(session, undertaker)
+            print(f"{len(told)} rows acknowledged, {len(untold)} not; deaths: {Counter(undertaker.deaths)}")
+            check(session, server, told, untold)
 
 
 def append(session: Spark, undertaker: Undertaker) -> tuple[list[int], dict[int, str]]:

@@ -11,13 +11,7 @@ import httpx
 import pytest
 
 from tests.fixtures.clients import Client
-from tests.fixtures.iceberg_clients import (
-    PyIceberg,
-    make_catalog,
-    running_iceberg_spark,
-    running_pyiceberg,
-)
-from tests.fixtures.jvm import JvmMissing
+from tests.fixtures.iceberg_clients import PyIceberg, make_catalog, running_pyiceberg, spark_catalog
 from tests.fixtures.server import running_inver
 from tests.fixtures.spark import Spark
 
@@ -129,22 +123,12 @@ def test_pyiceberg_fetches_the_pages_of_a_large_plan(sessions: tuple[PyIceberg, 
 
 
 @pytest.fixture(scope="module")
-def session(
-    spark: Client, catalog: dict[str, str], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Spark]:
+def session(iceberg_spark: Spark, catalog: dict[str, str]) -> Iterator[Spark]:
     """With the catalog twice: `lake` plans itself, `told` asks the server to."""
-    again = "spark.sql.catalog.told"
-    confs = {
-        again: "org.apache.iceberg.spark.SparkCatalog",
-        f"{again}.type": "rest",
-        f"{again}.cache-enabled": "false",
-        **{f"{again}.{key}": value for key, value in {**catalog, **SERVER}.items()},
-    }
-    try:
-        with running_iceberg_spark(spark, tmp_path_factory.mktemp("spark"), catalog, confs) as session:
-            yield session
-    except JvmMissing as missing:
-        pytest.skip(str(missing))
+    with iceberg_spark.session(
+        {**spark_catalog(catalog), **spark_catalog({**catalog, **SERVER}, "told")}
+    ) as session:
+        yield session
 
 
 def is_(op: str, term: Any, *value: Any, **more: Any) -> dict[str, Any]:

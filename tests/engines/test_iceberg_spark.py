@@ -11,8 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.fixtures.clients import Client
-from tests.fixtures.iceberg_clients import running_iceberg_spark
-from tests.fixtures.jvm import JvmMissing
+from tests.fixtures.iceberg_clients import running_iceberg_spark, spark_catalog
 from tests.fixtures.lines import Failed
 from tests.fixtures.spark import Spark
 
@@ -29,14 +28,16 @@ _numbers = count(1)
 
 
 @pytest.fixture(scope="module")
-def session(
-    spark: Client, iceberg_catalog: dict[str, str], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Spark]:
-    try:
-        with running_iceberg_spark(spark, tmp_path_factory.mktemp("spark"), iceberg_catalog) as session:
-            yield session
-    except JvmMissing as missing:
-        pytest.skip(str(missing))
+def session(iceberg_spark: Spark, iceberg_catalog: dict[str, str]) -> Iterator[Spark]:
+    with iceberg_spark.session(spark_catalog(iceberg_catalog)) as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def other_spark(spark: Client, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spark]:
+    """A Java machine of its own, which shares nothing with the first but the catalog."""
+    with running_iceberg_spark(spark, tmp_path_factory.mktemp("other")) as running:
+        yield running
 
 
 @pytest.fixture
@@ -348,9 +349,9 @@ def test_views(session, table, schema):
 # --- many at once ---
 
 
-def test_two_sparks_lose_and_double_nothing(session, spark, table, iceberg_catalog, tmp_path):
+def test_two_sparks_lose_and_double_nothing(session, other_spark, table, iceberg_catalog):
     session.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('commit.retry.num-retries' = '50')")
-    with running_iceberg_spark(spark, tmp_path / "second", iceberg_catalog) as other:
+    with other_spark.session(spark_catalog(iceberg_catalog)) as other:
         session.start(f"INSERT INTO {table} VALUES ({{i}}, 'x')", EACH)
         other.start(f"INSERT INTO {table} VALUES (100 + {{i}}, 'y')", EACH)
         session.end()

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from tests.fixtures.clients import Client, ClientMissing, client
-from tests.fixtures.iceberg_clients import catalog_of, running_iceberg_spark
-from tests.fixtures.jvm import JvmMissing
+from tests.fixtures.iceberg_clients import catalog_of, spark_catalog
 from tests.fixtures.server import InverServer
 from tests.fixtures.sharing import DELTA, Guest, Provider
+from tests.fixtures.spark import Spark
 
 PARQUET: dict[str, Any] = {}
 KERNEL: dict[str, Any] = {"use_delta_format": True}
@@ -308,7 +308,7 @@ def test_changes_in_a_range_in_which_a_column_was_added(house: House):
 
 @pytest.mark.spark
 @pytest.mark.timeout(300)
-def test_row_deletes_of_spark_are_deletion_vectors(house: House, spark: Client, tmp_path: Path):
+def test_row_deletes_of_spark_are_deletion_vectors(house: House, iceberg_spark: Spark):
     """Files of positions for one and for many data files, and vectors in Puffin files."""
     modes = ", ".join(f"'write.{verb}.mode' = 'merge-on-read'" for verb in ("delete", "update", "merge"))
     tables = {
@@ -316,32 +316,27 @@ def test_row_deletes_of_spark_are_deletion_vectors(house: House, spark: Client, 
         "by_partition": "'format-version' = '2', 'write.delete.granularity' = 'partition'",
         "vectors": "'format-version' = '3'",
     }
-    try:
-        with running_iceberg_spark(spark, tmp_path, house.catalog) as session:
-            for name, properties in tables.items():
-                full = f"lake.sales.{name}"
+    with iceberg_spark.session(spark_catalog(house.catalog)) as session:
+        for name, properties in tables.items():
+            full = f"lake.sales.{name}"
+            session.sql(
+                f"CREATE TABLE {full} (id BIGINT, region STRING) USING iceberg PARTITIONED BY (region) "
+                f"TBLPROPERTIES ({properties}, {modes})"
+            )
+            for first in (0, 100_000):
                 session.sql(
-                    f"CREATE TABLE {full} (id BIGINT, region STRING) USING iceberg PARTITIONED BY (region) "
-                    f"TBLPROPERTIES ({properties}, {modes})"
+                    f"INSERT INTO {full} SELECT /*+ COALESCE(1) */ id, if(id % 2 = 0, 'EU', 'US') "
+                    f"FROM range({first}, {first + 70_000})"
                 )
-                for first in (0, 100_000):
-                    session.sql(
-                        f"INSERT INTO {full} SELECT /*+ COALESCE(1) */ id, if(id % 2 = 0, 'EU', 'US') "
-                        f"FROM range({first}, {first + 70_000})"
-                    )
-                session.sql(f"DELETE FROM {full} WHERE id % 1000 = 3")
-                session.sql(f"UPDATE {full} SET id = -id WHERE id = 100004")
-                session.sql(f"DELETE FROM {full} WHERE id BETWEEN 100 AND 9000")
-            kinds = {
-                row[0] for row in session.values("SELECT file_format FROM lake.sales.vectors.delete_files")
-            }
-            assert kinds == {"PUFFIN"}
-            judged = {
-                name: sorted(row[0] for row in session.values(f"SELECT id FROM lake.sales.{name}"))
-                for name in tables
-            }
-    except JvmMissing as missing:
-        pytest.skip(str(missing))
+            session.sql(f"DELETE FROM {full} WHERE id % 1000 = 3")
+            session.sql(f"UPDATE {full} SET id = -id WHERE id = 100004")
+            session.sql(f"DELETE FROM {full} WHERE id BETWEEN 100 AND 9000")
+        kinds = {row[0] for row in session.values("SELECT file_format FROM lake.sales.vectors.delete_files")}
+        assert kinds == {"PUFFIN"}
+        judged = {
+            name: sorted(row[0] for row in session.values(f"SELECT id FROM lake.sales.{name}"))
+            for name in tables
+        }
     guest = house.share(*tables)
     found = house.do(*(house.load(name) for name in tables))
     for (name, ids), rows in zip(judged.items(), found, strict=True):

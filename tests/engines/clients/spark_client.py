@@ -5,6 +5,9 @@ Each further line is JSON: `{"sql": ...}` answers its rows; with `repeat` it is 
 table, as Iceberg's own planner gives them. `{"stream": table, "rows": [...], "folder": ...}` appends the
 rows as new input of one stream. `{"follow": options, "folder": ...}` lets a stream of a shared table take
 what is there now into files of the folder.
+
+`{"open": settings}` answers the number of another session, with settings and catalogs of its own;
+`{"close": number}` forgets it. A line with `in` is for the session of that number, others for the first.
 """
 
 from __future__ import annotations
@@ -31,6 +34,13 @@ def run(spark: Any, given: dict[str, Any]) -> Any:
     for i in range(given.get("repeat", 0)):
         spark.sql(given["sql"].replace("{i}", str(i)))
     return None if "repeat" in given else rows(spark.sql(given["sql"]))
+
+
+def opened(spark: Any, settings: dict[str, str]) -> Any:
+    session = spark.newSession()
+    for key, value in settings.items():
+        session.conf.set(key, value)
+    return session
 
 
 def stream(spark: Any, folder: Path, table: str, values: list[dict[str, Any]]) -> None:
@@ -121,16 +131,28 @@ def main() -> None:
     builder = SparkSession.builder
     for key, value in json.loads(sys.stdin.readline()).items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    print(json.dumps({"answer": spark.version}), flush=True)
-    for line in sys.stdin:
+    first = builder.getOrCreate()
+    first.sparkContext.setLogLevel("ERROR")
+    print(json.dumps({"answer": first.version}), flush=True)
+    sessions = {0: first}
+    for number, line in enumerate(sys.stdin, 1):
+        given = json.loads(line)
+        spark = sessions[given.pop("in", 0)]
+        # A catalog is loaded with the settings of the active session, whichever asks for it.
+        SparkSession._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
         try:
-            answer: dict[str, Any] = {"answer": run(spark, json.loads(line))}
+            if "open" in given:
+                sessions[number] = opened(spark, given["open"])
+                answer: dict[str, Any] = {"answer": number}
+            elif "close" in given:
+                del sessions[given["close"]]
+                answer = {"answer": None}
+            else:
+                answer = {"answer": run(spark, given)}
         except Exception as error:
             answer = {"error": type(error).__name__, "message": str(error)}
         print(json.dumps(answer, default=str), flush=True)
-    spark.stop()
+    first.stop()
 
 
 main()
