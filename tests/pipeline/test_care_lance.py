@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
@@ -24,10 +25,14 @@ from tests.fixtures.lossy import Line, Loss, lossy
 from tests.fixtures.s3 import S3Server
 from tests.fixtures.server import InverServer, running_inver
 
+RACE_S = float(os.environ.get("INVER_RACE_S", "0"))
+"""For how many seconds writers and care meet; one round at least."""
+TURNS = 30
+
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(300 + RACE_S),
     # Where a later test forks; nothing of pylance is used on the other side.
     pytest.mark.filterwarnings("ignore:lance is not fork-safe"),
 ]
@@ -253,19 +258,29 @@ def test_a_writer_on_its_way_wins(table: Table, line: Line, server: InverServer)
 
 
 def test_writers_and_care_at_once(table: Table, space: Namespace):
-    """A process of writers appends, while this one compacts again and again."""
+    """A process of writers appends, updates and deletes, while this one compacts again and again."""
     table.fill(8)
     try:
         writers = client("lance")
     except ClientMissing as missing:
         pytest.skip(str(missing))
     asked = {"url": space.server.url, "token": space.server.token, "id": space.id(table.name)}
-    running = writers.start("pylance_client.py", {**asked, "steps": [["churn", 1000, 40], ["ids"]]})
-    outcomes = {table.care(Job.COMPACT, min_small_files=2).outcome for _ in range(6)}
-    failed, ids = running.result()
-    assert failed == []
-    assert outcomes <= {Outcome.DONE, Outcome.LOST, Outcome.NOTHING}
-    assert ids == table.ids() == [*range(80), 1039]
+    expected = {id: f"word {id}" for id in range(80)}
+    outcomes: Counter[str] = Counter()
+    end = time.monotonic() + RACE_S
+    while not outcomes or time.monotonic() < end:
+        first = 1_000 + 2 * TURNS * len(expected)
+        running = writers.start("pylance_client.py", {**asked, "steps": [["churn", first, TURNS], ["ids"]]})
+        outcomes.update(table.care(Job.COMPACT, min_small_files=2).outcome for _ in range(6))
+        failed, ids = running.result()
+        assert failed == []
+        # Each turn appends its row, changes it, and deletes that of the turn before.
+        expected[first + TURNS - 1] = "y"
+        assert ids == sorted(expected)
+    print(f"{len(expected) - 80} rounds of {3 * TURNS} commits, none failed; care: {outcomes}")
+    assert outcomes[Outcome.DONE] > 0
+    assert set(outcomes) <= {Outcome.DONE, Outcome.LOST, Outcome.NOTHING}
+    assert {row["id"]: row["word"] for row in table.rows()} == expected
 
 
 @pytest.mark.parametrize("loss", [Loss.ANSWER, Loss.ERROR, Loss.REQUEST])

@@ -334,8 +334,9 @@ def self_inflicted(table: DeltaTable, run: Any, reason: str) -> None:
     assert live(table) == standing
 
 
-def test_other_clients_read_the_same(lake, small, spark, http, run, tmp_path):
-    """DuckDB through the catalog, and a recipient of a share with Delta's kernel for Rust."""
+def test_every_client_reads_the_same_after_every_job(lake, small, spark, unity_spark, http, run, tmp_path):
+    """DuckDB and, where its connector can be had, Spark through the catalog; and a recipient of a share
+    with Delta's kernel for Rust."""
     # DuckDB looks at every table of a schema, and does not know all types.
     table = Made(spark, small).adopt(http, new_schema(http, "lake.clients"))
     ids = [i for i in range(40) if i not in (31, 32, 33)]
@@ -351,15 +352,34 @@ def test_other_clients_read_the_same(lake, small, spark, http, run, tmp_path):
     profile = tmp_path / "profile.share"
     profile.write_text(json.dumps(provider.recipient(name).profile))
 
+    with_ids = f"SELECT id, _metadata.row_id FROM {table.name} ORDER BY id"
+
     def read() -> list[Any]:
         step = {"do": "load", "table": f"{name}.{schema}.{name}", "use_delta_format": True}
         [shared] = recipient.run("delta_sharing_client.py", {"profile": str(profile), "steps": [step]})
         [by_name] = duck(f"SELECT id FROM {table.name} ORDER BY id")
-        return [sorted(row["id"] for row in shared["value"]), [row[0] for row in by_name]]
+        assert [row[0] for row in by_name] == sorted(row["id"] for row in shared["value"])
+        if unity_spark is None:
+            return [(row[0], None) for row in by_name]
+        return [tuple(row) for row in unity_spark.sql(with_ids).collect()]
 
-    assert read() == [ids, ids]
-    assert run(table, Job.COMPACT).outcome is Outcome.DONE
-    assert read() == [ids, ids]
+    before = read()
+    assert [row[0] for row in before] == ids
+    for job, options in (
+        (Job.PURGE, {}),
+        (Job.COMPACT, {}),
+        (Job.CLUSTER, {"cluster_columns": ("id",)}),
+        (Job.VACUUM, {"full": True, "retention_hours": 0, "allow_short_retention": True}),
+    ):
+        assert run(table, job, **options).outcome is Outcome.DONE, job
+        assert read() == before, job
+    assert len(files(table.folder)) == 1
+    if unity_spark is not None:
+        unity_spark.sql(
+            f"MERGE INTO {table.name} t USING (SELECT 5L AS id UNION SELECT 100L) s ON t.id = s.id "
+            "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT *"
+        )
+        assert [row[0] for row in read()] == sorted({*ids, 100} - {5})
 
 
 def test_a_table_that_no_catalog_manages(made, run, delta):

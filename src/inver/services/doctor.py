@@ -105,7 +105,7 @@ class Doctor:
 
     async def retry(self, caller: Caller) -> int:
         """Let follow-up work that was given up be tried again; how much of it there is."""
-        await self._access.require(caller, Action.DIAGNOSE, METASTORE_CHAIN)
+        await self._access.require(caller, Action.MAINTAIN, METASTORE_CHAIN)
         return await self._store.retry_work(self._clock.now_ms())
 
     async def _check_clock(self) -> Check:

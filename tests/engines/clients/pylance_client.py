@@ -163,12 +163,13 @@ class Table:
     # --- many at once ---
 
     def churn(self, first: int, count: int) -> list[str]:
-        """Append a row and delete the one before it, again and again; what failed."""
+        """Append a row, change it and delete the one before it, again and again; what failed."""
         failed = []
         for id in range(first, first + count):
+            new = pyarrow.table({"id": [id], "word": ["x"]})
             try:
-                new = pyarrow.table({"id": [id], "word": ["x"]})
                 lance.write_dataset(new, mode="append", **self.place)
+                self.open().update({"word": "'y'"}, where=f"id = {id}")
                 self.open().delete(f"id = {id - 1}")
             except Exception as error:
                 failed.append(repr(error))
