@@ -168,6 +168,8 @@ def _care(journey: Journey, server: InverServer) -> None:
     (run,) = journey.done("list_runs")["runs"]
     assert journey.done("table_runs", *visits)["runs"] == [run]
     assert (run["state"], run["result"]["outcome"]) == ("finished", "done")
+    assert journey.done("get_run", run["id"]) == run
+    journey.refused(404, "get_run")
     page = journey.done("list_care", params={"catalog": "main", "max_results": "1"})
     journey.done("list_care", params={"page_token": page["next_page_token"]})
     journey.done("plan_care", params={"budget_seconds": "60"})
@@ -190,6 +192,7 @@ def _feed(journey: Journey) -> None:
     journey.done("list_events", params={"after": events["next"], "wait": "1"})
     journey.done("server_info")
     journey.done("examine")
+    assert journey.done("retry_work") == {"count": 0}
 
 
 def _endings(journey: Journey, table_id: str) -> None:

@@ -138,7 +138,7 @@ class SqliteStore(SqlStore):
             store._load_sequence()
             store._reader.execute("PRAGMA query_only = ON")
             # The operating system keeps the pages of the file, too.
-            store._reader.execute("PRAGMA cache_size = -4096")
+            store._reader.execute("PRAGMA cache_size = -8192")
         except BaseException:
             store._let_go()
             raise

@@ -41,7 +41,7 @@ class DoctorRoutes:
             Endpoint(
                 "POST",
                 "/doctor/retry",
-                self.retry,
+                self.retry_work,
                 "server",
                 "Try follow-up work again that was given up",
                 returns=Retried,
@@ -53,5 +53,5 @@ class DoctorRoutes:
         healthy = all(check.status is not Status.FAILED for check in checks)
         return ok(Diagnosis(healthy, checks))
 
-    async def retry(self, request: Request) -> Response:
+    async def retry_work(self, request: Request) -> Response:
         return ok(Retried(await self._doctor.retry(caller(request))))
