@@ -132,6 +132,14 @@ def test_writers_who_are_always_first_have_won(road: Road):
     assert table.ids() == left
 
 
+def test_manifests_that_a_writer_has_replaced_meanwhile_stay(road: Road):
+    table = road.house.new().fill(6)
+    road.meanwhile(table, lambda: road.house.pyiceberg("delete", table.path, where="id = 9"))
+    done = road.care(table)(Job.MANIFESTS, min_manifests=3)
+    assert (done.outcome, done.measured["lost"]) == (Outcome.DONE, 1)
+    assert table.ids() == table.scan() == [id for id in range(24) if id != 9]
+
+
 # --- a writer meets a rewrite ---
 
 

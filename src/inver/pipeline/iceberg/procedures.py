@@ -24,7 +24,8 @@ FILES_OF_A_TASK = 5_000
 # Writers were first: the files that the rewrite started from are not those of the table any more.
 _OVERTAKEN = re.compile(
     r"CommitFailedException|Missing required files to delete|found new .*delete for replaced data file"
-    r"|Manifest is missing|Requirement failed|Deleted manifests? .* not found"
+    r"|Requirement failed|Deleted manifest .* could not be found|Found concurrently added DV"
+    r"|Cannot commit, missing data files|Cannot expire .* Still referenced by refs"
     r"|Cannot commit rewrite because of"
 )
 CURRENT = (("files", "file_path"), ("manifests", "path"))
