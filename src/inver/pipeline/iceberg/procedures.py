@@ -26,7 +26,7 @@ _OVERTAKEN = re.compile(
     r"CommitFailedException|Missing required files to delete|found new .*delete for replaced data file"
     r"|Requirement failed|Deleted manifest .* could not be found|Found concurrently added DV"
     r"|Cannot commit, missing data files|Cannot expire .* Still referenced by refs"
-    r"|Cannot commit rewrite because of"
+    r"|Cannot commit rewrite because of|INCOMPATIBLE_TABLE_CHANGE_AFTER_ANALYSIS"
 )
 CURRENT = (("files", "file_path"), ("manifests", "path"))
 ALL = (("all_files", "file_path"), ("all_manifests", "path"), ("snapshots", "manifest_list"))
