@@ -176,7 +176,7 @@ def main() -> int:
         metavar="NAME",
         help=f"parts to run, also as patterns like 'sqlite-*': {', '.join(PARTS)}",
     )
-    parser.add_argument("--seconds", type=float, help="length of one measurement (default: 1.5, quick: 1)")
+    parser.add_argument("--seconds", type=float, help="length of one measurement (default: 1)")
     parser.add_argument(
         "--patience", type=float, help="seconds to wait for a quiet machine before each measurement (20)"
     )

@@ -27,12 +27,12 @@ STRETCH = 190
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """`patience_s` is how long to wait for quiet before a run."""
 
-    seconds: float = 1.5
+    seconds: float = 1.0
     patience_s: float = 20.0
     connections: tuple[int, ...] = (1, 8, 32, 128)
     hot_connections: int = 32
     tables: int = 128
-    attempts: int = 4
+    attempts: int = 8
     growing: int = 16
     rounds: int = 5
     starts: int = 7

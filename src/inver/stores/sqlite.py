@@ -46,6 +46,10 @@ BATCH_LIMIT = 256
 """Operations in one batch: more would keep the event loop from answering others."""
 QUICK_S = 0.003
 """A disk that confirms a commit in this time is waited for in the event loop."""
+ROUNDS = 2
+"""Rounds of the event loop in which those whom the last batch answered may join the next one. Who commits
+again at once is then served by one sync with the others; without that, clients fall into two halves that wait
+for each other's syncs."""
 HOLD_S = 0.0025
 """How long refusals of a crowd wait."""
 CHECKPOINT = 2_000
@@ -112,6 +116,7 @@ class SqliteStore(SqlStore):
         self._queue: deque[_Item] = deque()
         self._busy = False
         self._closing = False
+        self._answered = self._waited = 0
         self._texts: dict[str, str] = {}
         self._waiters = Waiters()
         self._chores: thread_queue.SimpleQueue[Callable[[], Any] | None] = thread_queue.SimpleQueue()
@@ -206,7 +211,13 @@ class SqliteStore(SqlStore):
         return batch
 
     def _flush(self) -> None:
+        if self._waited < ROUNDS and len(self._queue) < self._answered:
+            self._waited += 1
+            self._loop.call_soon(self._flush)
+            return
+        self._waited = 0
         batch = self._take()
+        self._answered = len(batch)
         _pass("before_decide", batch)
         begun = False
         try:
