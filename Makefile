@@ -24,7 +24,7 @@ test: static services ## static checks and every test
 	$(BIN)/pytest --junit-xml=$(REPORT) $(ARGS)
 
 check: static ## static checks, unit and contract tests: under two minutes
-	$(BIN)/pytest -q -m 'not slow' tests/unit tests/contract $(ARGS)
+	$(BIN)/pytest -q -n auto --maxprocesses 4 --dist loadfile -m 'not slow' tests/unit tests/contract $(ARGS)
 
 bench: $(READY) services ## measure, beside the peers that can be started
 	$(BIN)/python -m compileall -q src
