@@ -15,7 +15,7 @@ LAST_VERSION = 2**63 - 1
 MAX_BRANCH_BYTES = 200
 _TOP = 2**64 - 1
 _FINAL = re.compile(r"([0-9]{1,20})\.manifest")
-_SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_SEGMENT = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 
 class WrongState(Conflict):

@@ -40,7 +40,7 @@ class PylanceEngine:
     def __init__(self, threads: int, options: Mapping[str, str]) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="lance")
         self._options = dict(options)
-        self._open: dict[tuple[str, str, int], Any] = {}
+        self._open: dict[tuple[str, str, int, str], Any] = {}
         self._busy = 0
 
     async def run(self, operation: str, place: LancePlace, arguments: Mapping[str, Any]) -> Any:
@@ -86,7 +86,7 @@ class PylanceEngine:
 
     def _reading(self, place: LancePlace) -> Any:
         assert place.version is not None
-        key = (place.location, place.branch, place.version)
+        key = (place.location, place.branch, place.version, place.made)
         found = self._open.get(key)
         if found is None:
             uri = place.location + (f"/tree/{place.branch}" if place.branch else "")
@@ -139,6 +139,8 @@ def explained(error: BaseException) -> InverError:
     lower = text.lower()
     if "internal error" in lower or "panic" in lower:
         return Broken(f"the library of Lance failed: {type(error).__name__}")
+    if "does not exist in the dataset schema" in lower:
+        return NotFound(text, kind="column")
     if "index" in lower and ("not found" in lower or "does not exist" in lower):
         return NotFound(text, kind="index")
     if "index" in lower and "already exists" in lower:

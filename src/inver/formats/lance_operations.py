@@ -14,6 +14,7 @@ import msgspec
 
 from inver.domain.lance import SchemaInvalid
 from inver.errors import AlreadyExists, Invalid, InverError, NotFound
+from inver.formats.lance_text import text_query
 from inver.ports import LancePlace, LedgeredVersion
 
 if TYPE_CHECKING:
@@ -163,6 +164,7 @@ def delete(bridge: Bridge, place: LancePlace, options: Options, predicate: str) 
 
 
 def restore(bridge: Bridge, place: LancePlace, options: Options, version: int) -> dict[str, int]:
+    bridge.version(place.branch, version)
     dataset = opened(bridge, place, options)
     dataset.checkout_version((place.branch, version) if place.branch else version).restore()
     return {"version": opened(bridge, place, options).version}
@@ -228,6 +230,8 @@ def field_metadata(
 def create_branch(
     bridge: Bridge, place: LancePlace, options: Options, name: str, version: int | None
 ) -> dict[str, int]:
+    if version is not None:
+        bridge.version(place.branch, version)
     dataset = opened(bridge, place, options)
     if name in dataset.branches.list():
         raise AlreadyExists(f"branch {name!r} already exists", kind="branch")
@@ -262,9 +266,12 @@ def create_index(
             column, kind, name=name, metric=(distance or "l2").lower(), replace=True, **given
         )
     else:
-        dataset.create_scalar_index(
-            column, _SCALAR.get(kind, kind), name=name, replace=True, **dict(settings)
-        )
+        try:
+            dataset.create_scalar_index(
+                column, _SCALAR.get(kind, kind), name=name, replace=True, **dict(settings)
+            )
+        except NotImplementedError:
+            raise Invalid(f"{kind[:50]!r} is no type of index", field="index_type") from None
     return {"version": dataset.version}
 
 
@@ -275,7 +282,10 @@ def drop_index(bridge: Bridge, place: LancePlace, options: Options, name: str) -
 
 
 def _sub_vectors(dataset: Any, column: str) -> int:
-    size = int(dataset.schema.field(column).type.list_size)
+    kind: Any = dataset.schema.field(column).type if column in dataset.schema.names else None
+    if not library("pyarrow").types.is_fixed_size_list(kind):
+        raise Invalid(f"{column!r} is no column of vectors", field="column")
+    size = int(kind.list_size)
     return size // 16 if size % 16 == 0 else size // 8 if size % 8 == 0 else 1
 
 
@@ -347,7 +357,7 @@ def _scanner(dataset: Any, asked: Mapping[str, Any], vector: Sequence[float] | N
         options["offset"] = offset
     text = asked.get("full_text")
     if text is not None:
-        options["full_text_query"] = text_query(text)
+        options["full_text_query"] = text_query(text, lambda: _text_columns(dataset))
     return dataset.scanner(**{key: value for key, value in options.items() if value is not None})
 
 
@@ -371,6 +381,11 @@ def _nearest(dataset: Any, asked: Mapping[str, Any], vector: Sequence[float], k:
     return nearest
 
 
+def _text_columns(dataset: Any) -> list[str]:
+    indices = (each for each in dataset.list_indices() if each["type"] == "Inverted")
+    return sorted({str(column) for each in indices for column in each["fields"]})
+
+
 def _vector_column(dataset: Any) -> str:
     pyarrow = library("pyarrow")
 
@@ -378,49 +393,6 @@ def _vector_column(dataset: Any) -> str:
         if pyarrow.types.is_fixed_size_list(field.type):
             return str(field.name)
     raise Invalid("the table has no column of vectors", field="vector_column")
-
-
-def text_query(asked: Mapping[str, Any]) -> Any:
-    """A query for words: one text, or a tree of matches."""
-    words = library("lance.query")
-
-    if "text" in asked:
-        columns = asked.get("columns")
-        if not columns:
-            return asked["text"]
-        if len(columns) == 1:
-            return words.MatchQuery(asked["text"], columns[0])
-        return words.MultiMatchQuery(asked["text"], list(columns))
-    return _tree(asked["tree"], words)
-
-
-def _tree(node: Mapping[str, Any], words: Any) -> Any:
-    if len(node) != 1:
-        raise Invalid("a structured query has one kind", field="full_text_query")
-    [(kind, given)] = node.items()
-    column = given.get("column") if isinstance(given, Mapping) else None
-    if kind == "match":
-        return words.MatchQuery(
-            given["terms"],
-            column,
-            boost=given.get("boost") or 1.0,
-            fuzziness=given.get("fuzziness") or 0,
-        )
-    if kind == "phrase":
-        return words.PhraseQuery(given["terms"], column)
-    if kind == "boost":
-        positive, negative = _tree(given["positive"], words), _tree(given["negative"], words)
-        return words.BoostQuery(positive, negative, negative_boost=given.get("negative_boost") or 0.5)
-    if kind == "multi_match":
-        matches = [each for each in given.get("match_queries", ()) if each.get("column")]
-        if not matches:
-            raise Invalid("multi_match names no column", field="full_text_query")
-        return words.MultiMatchQuery(matches[0]["terms"], [each["column"] for each in matches])
-    if kind == "boolean":
-        occurs = (("must", words.Occur.MUST), ("should", words.Occur.SHOULD))
-        queries = [(occur, _tree(each, words)) for name, occur in occurs for each in given.get(name) or ()]
-        return words.BooleanQuery(queries)
-    raise Invalid(f"{kind!r} is no kind of structured query", field="full_text_query")
 
 
 def arrow_of(data: bytes) -> Any:

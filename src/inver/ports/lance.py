@@ -64,12 +64,16 @@ class LedgeredTable(Protocol):
 
 
 class LancePlace(msgspec.Struct, frozen=True):
-    """What to work on: a version to read, or with `table` the newest one to change."""
+    """What to work on: a version to read, or with `table` the newest one to change.
+
+    `made` tells a version from another one that had its number before: a branch can be made anew.
+    """
 
     location: str
     branch: str
     version: int | None = None
     table: LedgeredTable | None = None
+    made: str = ""
 
 
 class LanceEngine(Protocol):

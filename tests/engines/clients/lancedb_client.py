@@ -72,6 +72,23 @@ class Base:
     def words(self, text: str) -> list[int]:
         return self._ids(self.table.search(text, query_type="fts"))
 
+    def word_trees(self, column: str, word: str, other: str) -> list[list[int]]:
+        """Of queries that one text cannot say."""
+        from lancedb.query import BooleanQuery, FullTextOperator, MatchQuery, MultiMatchQuery, Occur
+
+        either = MatchQuery(f"{word} {other}", column)
+        queries = (
+            either,
+            MatchQuery(f"{word} {other}", column, operator=FullTextOperator.AND),
+            MultiMatchQuery(word, [column]),
+            BooleanQuery([(Occur.SHOULD, either), (Occur.MUST_NOT, MatchQuery(other, column))]),
+        )
+        return [self._ids(self.table.search(query, query_type="fts")) for query in queries]
+
+    def near_each(self, *values: float) -> list[list[int]]:
+        found = self.table.search([[value] * 4 for value in values]).limit(1).to_list()
+        return sorted([each["query_index"], each["id"]] for each in found)
+
     def _ids(self, search: Any) -> list[int]:
         return sorted(each["id"] for each in search.select(["id"]).limit(100).to_list())
 

@@ -22,6 +22,8 @@ encode = msgspec.json.encode
 EMPTY = Response(200, b"{}")
 DATABASE = b"x-lancedb-database"
 DEFAULT_NAMESPACE = "default"
+# By this LanceDB's own client knows what it may ask for: several vectors, and queries for words as trees.
+CAPABLE = ((b"phalanx-version", b"0.3.0"),)
 
 
 class HasId(Protocol):
@@ -40,6 +42,13 @@ def caller(request: Request) -> Caller:
 
 def ok(body: Any) -> Response:
     return Response(200, encode(body))
+
+
+def opened(request: Request, answer: Response) -> Response:
+    """The answer by which a client comes to know a table."""
+    if not request.header(DATABASE):
+        return answer
+    return msgspec.structs.replace(answer, headers=(*answer.headers, *CAPABLE))
 
 
 def told(**fields: Any) -> Response:
@@ -134,7 +143,7 @@ def branch_of(request: Request, given: str | None = None) -> str:
     return check_branch(given if given is not None else request.param("branch"))
 
 
-def mode(given: str | None, default: str, *others: str) -> str:
+def mode(given: str | None, default: str, *others: str, field: str = "mode") -> str:
     """A mode in any case, with or without underscores, as the word that stands here."""
     if given is None:
         return default
@@ -142,4 +151,4 @@ def mode(given: str | None, default: str, *others: str) -> str:
     for word in (default, *others):
         if plain == word.lower():
             return word
-    raise Invalid(f"{given[:50]!r} is none of {', '.join((default, *others))}", field="mode")
+    raise Invalid(f"{given[:50]!r} is none of {', '.join((default, *others))}", field=field)

@@ -10,7 +10,18 @@ from inver.errors import Invalid, Unsupported
 from inver.protocols.http import Request, Response, Route
 from inver.protocols.http import decode as decode_body
 from inver.protocols.lance import data_wire, wire
-from inver.protocols.lance.coding import branch_of, caller, decode, flag, mode, ok, table_body, table_id, told
+from inver.protocols.lance.coding import (
+    branch_of,
+    caller,
+    decode,
+    flag,
+    mode,
+    ok,
+    opened,
+    table_body,
+    table_id,
+    told,
+)
 from inver.services.lance.data import Data
 
 ARROW_FILE = b"application/vnd.apache.arrow.file"
@@ -65,12 +76,13 @@ class DataRoutes:
         placed, version = await self._data.create(
             caller(request), table_id(request), request.body, how, properties
         )
-        return told(
+        answer = told(
             location=placed.table.location,
             version=version,
             properties=placed.properties,
             storage_options={},
         )
+        return opened(request, answer)
 
     async def insert(self, request: Request) -> Response:
         how = mode(request.param("mode"), "Append", "Overwrite")
@@ -116,12 +128,15 @@ class DataRoutes:
         name, body = table_body(request, data_wire.update)
         if not body.updates:
             raise Invalid("updates is empty", field="updates")
+        updates = dict(body.updates)
+        if len(updates) < len(body.updates):
+            raise Invalid("updates has a column twice", field="updates")
         done = await self._data.change(
             caller(request),
             name,
             "update",
             branch_of(request, body.branch),
-            updates=dict(body.updates),
+            updates=updates,
             predicate=body.predicate,
         )
         # LanceDB's own client knows the count by the other name.

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from inver.errors import Invalid
+from inver.protocols.lance.text_wire import structured
 from inver.protocols.lance.wire import Body, Number
 
 Text = Annotated[str, Meta(min_length=1)]
@@ -211,9 +212,13 @@ def _text(given: Any) -> dict[str, Any] | None:
     inner = given.get("string_query") or given.get("structured_query") or given
     query = inner.get("query") if isinstance(inner, dict) else None
     if isinstance(query, str):
-        return {"text": query, "columns": inner.get("columns")}
+        columns = inner.get("columns")
+        try:
+            return {"text": query, "columns": msgspec.convert(columns, list[Text] | None)}
+        except msgspec.ValidationError as error:
+            raise Invalid(f"columns: {error}", field="full_text_query.columns") from None
     if isinstance(query, dict):
-        return {"tree": query}
+        return {"tree": structured(query)}
     raise Invalid("full_text_query has no query", field="full_text_query")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from inver.errors import Invalid
 from inver.protocols.http import Request, Response, Route
 from inver.protocols.lance import wire
 from inver.protocols.lance.coding import EMPTY, caller, flag, mode, page_of, table_body, table_id, told
@@ -48,10 +47,7 @@ class NamespaceRoutes:
     async def drop(self, request: Request) -> Response:
         path, body = table_body(request, wire.drop_namespace)
         skip = mode(body.mode, "Fail", "Skip") == "Skip"
-        try:
-            cascade = mode(body.behavior, "Restrict", "Cascade") == "Cascade"
-        except Invalid as error:
-            raise Invalid(error.message, field="behavior") from None
+        cascade = mode(body.behavior, "Restrict", "Cascade", field="behavior") == "Cascade"
         return told(properties=await self._spaces.drop(caller(request), path, skip, cascade))
 
     async def exists(self, request: Request) -> Response:

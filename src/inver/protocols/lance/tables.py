@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from inver.errors import Forbidden
+from inver.errors import Forbidden, NotFound, Stale
 from inver.ports import StorageAccess
 from inver.protocols.http import Request, Response, Route
 from inver.protocols.lance import answers, wire
@@ -18,6 +18,7 @@ from inver.protocols.lance.coding import (
     mode,
     number,
     ok,
+    opened,
     page_of,
     path_id,
     table_body,
@@ -78,7 +79,7 @@ class TableRoutes:
         done = await self._commits.commit(asks, [Declare(name, body.location, body.properties or {})])
         placed = done.outcomes[0].placed
         assert placed is not None
-        options = await self.options(asks, placed.table.id, body.vend_credentials)
+        options = await self.options_of_new(asks, placed.table.id, body.vend_credentials)
         return ok({**answers.declared(placed, options), "transaction_id": str(done.transaction)})
 
     async def register(self, request: Request) -> Response:
@@ -97,7 +98,7 @@ class TableRoutes:
         uri = body.with_table_uri or flag(request, "with_table_uri") or False
         detailed = body.load_detailed_metadata or flag(request, "load_detailed_metadata") or False
         options = await self.options(asks, shown.placed.table.id, body.vend_credentials)
-        return ok(answers.described(shown, options, uri, detailed))
+        return opened(request, ok(answers.described(shown, options, uri, detailed)))
 
     async def exists(self, request: Request) -> Response:
         name, body = table_body(request, wire.at_version)
@@ -120,7 +121,8 @@ class TableRoutes:
         name, body = table_body(request, wire.rename_table)
         space = name[:-1] if body.new_namespace_id is None else absolute(request, body.new_namespace_id)
         transaction = await self._tables.rename(caller(request), name, (*space, body.new_table_name))
-        return told(transaction_id=str(transaction))
+        # A table that has the name already is left alone, and nothing is decided.
+        return told(transaction_id=str(transaction) if transaction else None)
 
     async def stats(self, request: Request) -> Response:
         name, body = table_body(request, wire.at_version)
@@ -128,6 +130,16 @@ class TableRoutes:
             caller(request), name, body.version, None, branch_of(request, body.branch)
         )
         return ok(answers.stats(shown.totals))
+
+    async def options_of_new(self, asks: Caller, table_id: str, wanted: bool | None) -> dict[str, str]:
+        """The same for a table that was just declared, which no further look may make undone.
+
+        It may be gone again, even by the same batch, and grants may change at any time.
+        """
+        try:
+            return await self.options(asks, table_id, wanted)
+        except (NotFound, Stale):
+            return {}
 
     async def options(self, asks: Caller, table_id: str, wanted: bool | None) -> dict[str, str]:
         """Keys for writing to who may write, else for reading; a client may want none."""

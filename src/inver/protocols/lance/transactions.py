@@ -44,7 +44,7 @@ def _apply(
     if len(given) != 1:
         raise Invalid("an action sets a status, or sets or unsets one property", field=field)
     if action.set_status is not None:
-        if mode(action.set_status.status, *STATUSES) != "Succeeded":
+        if mode(action.set_status.status, *STATUSES, field=f"{field}.status") != "Succeeded":
             raise Conflict("the transaction has succeeded, which cannot be changed")
     elif action.set_property is not None:
         wanted = action.set_property

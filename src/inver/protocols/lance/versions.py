@@ -119,7 +119,7 @@ class VersionRoutes:
             if isinstance(item, Deregister) and outcome.placed is not None:
                 result = answers.left(outcome.placed, item.id)
             elif outcome.placed is not None:
-                options = await self._tables.options(asks, outcome.placed.table.id, None)
+                options = await self._tables.options_of_new(asks, outcome.placed.table.id, None)
                 result = answers.declared(outcome.placed, options)
             results.append({kind: result})
         return ok({"results": results, "transaction_id": str(done.transaction)})

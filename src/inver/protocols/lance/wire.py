@@ -12,6 +12,7 @@ from inver.domain.lance import LAST_VERSION
 T = TypeVar("T")
 Number = Annotated[int, Meta(ge=0, le=LAST_VERSION)]
 Signed = Annotated[int, Meta(ge=-(2**63), le=LAST_VERSION)]
+Key = Annotated[str, Meta(min_length=1, max_length=1_024)]
 MAX_RANGES = 10_000
 
 
@@ -134,13 +135,13 @@ class SetStatus(msgspec.Struct, frozen=True):
 
 
 class SetProperty(msgspec.Struct, frozen=True):
-    key: str
+    key: Key
     value: str | None = None
     mode: str | None = None
 
 
 class UnsetProperty(msgspec.Struct, frozen=True):
-    key: str
+    key: Key
     mode: str | None = None
 
 

@@ -20,6 +20,7 @@ from inver.services.lance.importing import Importing
 from inver.services.lance.manifests import Manifests, key_of
 from inver.services.lance.phantoms import Phantoms
 from inver.services.lance.planning import Plan, Planned
+from inver.services.lance.targets import KnownTables, Target
 from inver.services.lance.types import Committed, Item, Outcome, Version
 from inver.services.names import Names
 from inver.services.placement import Placement
@@ -53,6 +54,7 @@ class Commits:
         self._phantoms = phantoms
         self._importing = importing
         self._cleaning = cleaning
+        self._known = KnownTables(access)
 
     async def commit(self, caller: Caller, items: Sequence[Item]) -> Committed:
         """All or none. A refusal says by `operation` which item it is about."""
@@ -60,15 +62,45 @@ class Commits:
             raise Invalid("there must be at least one operation", field="operations")
         if len(items) > MAX_OPERATIONS:
             raise Invalid(f"at most {MAX_OPERATIONS} operations go into one batch", field="operations")
-        plan = await self.plan(caller, list(enumerate(items)))
-        if len(plan.operations) > MAX_OPERATIONS:
-            raise Invalid("the batch makes too many branches at once", field="operations")
-        receipt = await self._decide(caller, plan)
+        numbered = list(enumerate(items))
+        guess = self._known.guess(caller, items)
+        done = None if guess is None else await self._follow(caller, numbered, guess)
+        if done is None:
+            plan = await self.plan(caller, numbered)
+            if len(plan.operations) > MAX_OPERATIONS:
+                raise Invalid("the batch makes too many branches at once", field="operations")
+            receipt = await self._decide(caller, plan)
+        else:
+            plan, receipt = done
+        if len(items) == 1 and 0 in plan.planned and not receipt.replayed:
+            self._known.remember(caller, plan.planned[0].target)
         await self.finish(plan)
         return Committed(receipt.transaction, self._outcomes(plan, receipt, len(items)))
 
-    async def plan(self, caller: Caller, items: Sequence[tuple[int, Item]]) -> Plan:
-        """What numbered items come to, each seeing what the ones before it do."""
+    async def _follow(
+        self, caller: Caller, items: Sequence[tuple[int, Item]], guess: Target
+    ) -> tuple[Plan, Receipt] | None:
+        """None if it must be looked closer: another table has the name, or the version is there already."""
+        try:
+            plan = await self.plan(caller, items, guess)
+            receipt = await self._decide(caller, plan)
+            if not receipt.replayed:
+                return plan, receipt
+        except Conflict:
+            self._known.forget(guess.name)
+            raise
+        except Refused:
+            pass
+        self._known.forget(guess.name)
+        return None
+
+    async def plan(
+        self, caller: Caller, items: Sequence[tuple[int, Item]], guess: Target | None = None
+    ) -> Plan:
+        """What numbered items come to, each seeing what the ones before it do.
+
+        A guess is the table of the only one.
+        """
         plan = Plan(
             caller,
             self._clock.now_ms(),
@@ -81,6 +113,7 @@ class Commits:
             self._finalizing,
             self._phantoms,
             self._importing,
+            guess,
         )
         plan.expect([item for _, item in items])
         for index, item in items:

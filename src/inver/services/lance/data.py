@@ -54,7 +54,7 @@ class Data:
     ) -> Any:
         table = (await self._finding.table(caller, name, Action.READ)).table
         record = await self._versions.record(table, branch, version)
-        place = LancePlace(table.location, branch, record.version)
+        place = LancePlace(table.location, branch, record.version, made=f"{record.at} {record.key}")
         return await self._engine.run(operation, place, arguments)
 
     async def change(

@@ -86,6 +86,9 @@ class Finalizing:
         stray: str | None = None,
     ) -> None:
         """Put a decided manifest under its final name. `stray` is one more file that has done its duty."""
+        key = (table.id, branch, version)
+        # A branch that was made anew has numbers that another one had.
+        self._done.discard(key)
         objects = self._manifests.objects(table)
         final = body.final(branch, version)
         if body.staged != final:
@@ -95,7 +98,6 @@ class Finalizing:
                 failpoints.hit("lance_decided_before_finalize")
                 data = data or await _copied(objects, body.staged, final)
                 await self._place(objects, final, data, stray or body.staged)
-        key = (table.id, branch, version)
         if len(self._done) >= DONE_LIMIT:
             self._done.clear()
         self._done.add(key)
@@ -207,10 +209,7 @@ class Finalizing:
 
     async def _place(self, objects: ObjectStore, final: str, data: bytes, staged: str) -> None:
         # The database has the bytes until they are on disk, so nobody waits for that here.
-        written = objects.link_at_once(staged, final)
-        if written and objects.get_at_once(final) != data:
-            # Not the bytes that were decided, or too many to look at without waiting.
-            written = False
+        written = objects.link_at_once(staged, final, data)
         if written is None:
             written = objects.put_at_once(final, data)
         if written is None:

@@ -65,6 +65,7 @@ class Plan:
         finalizing: Finalizing,
         phantoms: Phantoms,
         importing: Importing,
+        guess: Target | None = None,
     ) -> None:
         self._caller = caller
         self.now = now
@@ -77,6 +78,7 @@ class Plan:
         self._finalizing = finalizing
         self._phantoms = phantoms
         self._importing = importing
+        self._guess = guess
         self._targets: dict[str, Target | None] = {}
         self._leaving: set[str] = set()
         self.operations: list[Operation] = []
@@ -189,7 +191,7 @@ class Plan:
     # --- versions ---
 
     async def _create(self, index: int, item: CreateVersion) -> None:
-        target = await self._target(item.id, Action.COMMIT)
+        target = self._guess or await self._target(item.id, Action.COMMIT)
         table, branch, version = target.table, item.branch, item.version
         if not 1 <= version <= LAST_VERSION:
             raise Invalid("version must be at least 1", field="version")

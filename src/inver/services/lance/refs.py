@@ -6,11 +6,10 @@ besides. A tag is made by a write that fails if the file is there.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TypeVar
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import msgspec
 
@@ -30,7 +29,7 @@ from inver.services.lance.manifests import Manifests
 from inver.services.lance.types import TableId
 from inver.services.lance.versions import Versions
 
-_TAG = re.compile(r"[A-Za-z0-9._-]{1,200}")
+MAX_TAG_BYTES = 200
 _PARTS = ("_versions", "data", "_transactions", "_deletions", "_indices")
 T = TypeVar("T")
 
@@ -125,7 +124,7 @@ class Refs:
     # --- branches ---
 
     async def branch_names(self, objects: ObjectStore) -> list[str]:
-        return [unquote(name) for name in await self._names(objects, BRANCHES)]
+        return await self._names(objects, BRANCHES)
 
     async def branches(
         self, caller: Caller, name: TableId, after: str, limit: int
@@ -169,7 +168,7 @@ class Refs:
 
     async def _names(self, objects: ObjectStore, folder: str) -> list[str]:
         return [
-            found.path[len(folder) + 1 :].removesuffix(".json")
+            unquote(found.path[len(folder) + 1 :].removesuffix(".json"))
             async for found in objects.list(folder)
             if found.path.endswith(".json")
         ]
@@ -179,9 +178,11 @@ class Refs:
 
 
 def _tag_path(name: str) -> str:
-    if not _TAG.fullmatch(name) or ".." in name or name.startswith(".") or name.endswith((".", ".lock")):
+    plain = bool(name) and all(character.isalnum() or character in "._-" for character in name)
+    dots = ".." in name or name.startswith(".") or name.endswith((".", ".lock"))
+    if not plain or dots or len(name.encode()) > MAX_TAG_BYTES:
         raise Invalid(f"{name[:100]!r} is not the name of a tag", field="tag")
-    return f"{TAGS}/{name}.json"
+    return f"{TAGS}/{quote(name, safe='')}.json"
 
 
 def _page(names: list[str], after: str, limit: int) -> tuple[list[str], str | None]:

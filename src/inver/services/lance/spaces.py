@@ -45,6 +45,11 @@ class Spaces:
             await self._access.require(caller, Action.CREATE_CATALOG, METASTORE_CHAIN)
             raise AlreadyExists("the root namespace is always there", kind="schema")
         if overwrite:
+            # Who may drop it may not be able to make it again, and must not lose it over that.
+            if len(path) == 1:
+                await self._access.require(caller, Action.CREATE_CATALOG, METASTORE_CHAIN)
+            else:
+                await self._catalogs.room_for(caller, path[0], path[1:])
             await self.drop(caller, path, skip=True, cascade=True)
         try:
             if len(path) == 1:
@@ -52,6 +57,9 @@ class Spaces:
             made = await self._catalogs.create_schema(caller, path[0], path[1:], properties=properties)
             return made.properties
         except AlreadyExists:
+            if overwrite:
+                # Somebody else made it meanwhile; whoever comes last stays.
+                return await self.create(caller, path, properties, exist_ok, overwrite)
             if not exist_ok:
                 raise
         return (await self._get(caller, path)).properties
@@ -62,20 +70,23 @@ class Spaces:
             raise Invalid("the root namespace cannot be dropped", field="id")
         try:
             found = await self._get(caller, path)
+            await self._drop(caller, path, cascade)
         except NotFound:
             if skip:
                 return {}
             raise
-        if len(path) == 1:
-            if cascade:
-                await self._cascade.drop_catalog(caller, path[0])
-            else:
-                await self._catalogs.drop(caller, path[0], None)
-        elif cascade:
-            await self._cascade.drop_schema(caller, path[0], path[1:])
-        else:
-            await self._catalogs.drop_schema(caller, path[0], path[1:], None)
         return found.properties
+
+    async def _drop(self, caller: Caller, path: TableId, cascade: bool) -> None:
+        catalog, *schema = path
+        if schema and cascade:
+            await self._cascade.drop_schema(caller, catalog, schema)
+        elif schema:
+            await self._catalogs.drop_schema(caller, catalog, schema, None)
+        elif cascade:
+            await self._cascade.drop_catalog(caller, catalog)
+        else:
+            await self._catalogs.drop(caller, catalog, None)
 
     async def _get(self, caller: Caller, path: TableId) -> Catalog | Schema:
         if len(path) == 1:

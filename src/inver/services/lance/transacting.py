@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from inver.domain.grants import Action
 from inver.domain.ledger import MAIN
-from inver.errors import Forbidden, NotFound
+from inver.errors import Forbidden, Invalid, NotFound
 from inver.ports import Commit, Store
 from inver.services.access import METASTORE_CHAIN, Access
 from inver.services.context import Caller
@@ -36,6 +36,9 @@ class Transacting:
             await self._access.require_own(caller, Action.COMMIT)
         else:
             told = await self._by_table(caller, path[:-1], path[-1], Action.COMMIT)
+        for key in changes:
+            if key in told.facts:
+                raise Invalid(f"the catalog itself says what {key!r} is", field="actions")
         await self._store.set_transaction_properties(told.number, changes)
         return await self.describe(caller, path)
 
@@ -57,7 +60,7 @@ class Transacting:
             "tables": str(len({event.subject for event in events})),
             "timestamp_millis": str(events[0].at),
         }
-        return Told(number, {**properties, **await self._store.transaction_properties(number)})
+        return Told(number, properties, await self._store.transaction_properties(number))
 
     async def _by_table(self, caller: Caller, name: TableId, which: str, action: Action) -> Told:
         table = (await self._finding.table(caller, name, action)).table
@@ -82,7 +85,7 @@ class Transacting:
             "transaction_id": str(commit.transaction),
         }
         more = await self._store.transaction_properties(commit.transaction)
-        return Told(commit.transaction, {**properties, **more})
+        return Told(commit.transaction, properties, more)
 
 
 def _missing(shown: str) -> NotFound:

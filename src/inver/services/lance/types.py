@@ -93,7 +93,15 @@ class Described(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Told(msgspec.Struct, frozen=True):
-    """A transaction as it can be described; `number` is the ledger's."""
+    """A transaction as it can be described; `number` is the ledger's.
+
+    `facts` is what the catalog says of it itself, `more` what clients have added.
+    """
 
     number: int
-    properties: dict[str, str]
+    facts: dict[str, str]
+    more: dict[str, str]
+
+    @property
+    def properties(self) -> dict[str, str]:
+        return {**self.more, **self.facts}
