@@ -10,10 +10,13 @@ import asyncio
 import gc
 import subprocess
 import sys
+from array import array
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from time import perf_counter
 from typing import Any, TypeVar, cast
 
+import httptools
 import msgspec
 import uvloop
 
@@ -163,3 +166,60 @@ class Client(asyncio.Protocol):
 
     def request(self) -> bytes:
         raise NotImplementedError
+
+
+class TimedWindow(Window):
+    """Keeps how long every answer took that counts."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self.latencies: array[float] = array("d")
+
+
+class ParsingClient(Client):
+    """Wants one status for every answer. Bodies are thrown away: that costs the generator their reading,
+    whoever sends them."""
+
+    _window: TimedWindow
+
+    def __init__(self, window: TimedWindow, number: int, status: int) -> None:
+        super().__init__(window, number)
+        self._status = status
+        self._complaint = b""
+        self._parser = httptools.HttpResponseParser(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._parser.feed_data(data)
+
+    def on_body(self, body: bytes) -> None:
+        if self._parser.get_status_code() != self._status:
+            self._complaint += body
+
+    def on_message_complete(self) -> None:
+        window, status = self._window, self._parser.get_status_code()
+        if status != self._status:
+            complaint = self._complaint.decode(errors="replace")
+            window.fail(RuntimeError(f"unexpected answer {status}: {complaint}"))
+            return
+        if window.measuring:
+            window.latencies.append(perf_counter() - self._sent)
+        self.answered()
+        self.ask()
+
+    def answered(self) -> None:
+        """What is asked for next may depend on it."""
+
+
+async def measure(
+    window: TimedWindow, plan: Plan, connect: Callable[[int], ParsingClient]
+) -> tuple[Answers, Usage]:
+    """What the clients of numbered connections were answered, and what that took."""
+    loop = asyncio.get_running_loop()
+    clients = []
+    for number in range(plan.connections):
+        made = await loop.create_connection(partial(connect, number), "127.0.0.1", plan.port)
+        clients.append(made[1])
+    used = await window.pass_with(clients)
+    if used is None or not window.latencies:
+        raise RuntimeError("nothing was measured: too little to ask for in the time that warming up takes")
+    return summary(window.latencies), used

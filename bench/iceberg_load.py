@@ -1,21 +1,18 @@
 """The load generator for Iceberg REST: one process, many keep-alive connections, one request at a time each.
 
-Answers are cut by httptools, since the peer sends its larger ones in chunks, and thrown away: an answer
-of megabytes costs the generator its reading, whoever sends it.
+Answers are cut by httptools, since the peer sends its larger ones in chunks.
 """
 
 from __future__ import annotations
 
 import asyncio
-from array import array
 from functools import partial
 from time import perf_counter
 
-import httptools
 import msgspec
 
 from bench import generator
-from bench.generator import Answers, summary
+from bench.generator import Answers
 from bench.iceberg_wire import numbers
 from bench.machine import Usage
 
@@ -55,10 +52,9 @@ def run(plan: Plan) -> Outcome:
     return generator.apart("bench.iceberg_load", plan, Outcome)
 
 
-class Window(generator.Window):
+class Window(generator.TimedWindow):
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
-        self.latencies: array[float] = array("d")
         self._created = perf_counter()
 
     def time_is_over(self) -> None:
@@ -70,18 +66,15 @@ class Window(generator.Window):
             asyncio.get_running_loop().call_later(0.25, self.time_is_over)
 
 
-class Client(generator.Client):
+class Client(generator.ParsingClient):
     """One connection and what it asks for."""
 
-    _window: Window
-
-    def __init__(self, window: Window, plan: Plan, slots: list[Slot]) -> None:
-        super().__init__(window, plan.each * len(slots) if plan.seconds is None else generator.ANY_NUMBER)
-        self._status = plan.status
+    def __init__(self, window: Window, plan: Plan, number: int) -> None:
+        slots = plan.slots[number :: plan.connections]
+        each = plan.each * len(slots) if plan.seconds is None else generator.ANY_NUMBER
+        super().__init__(window, each, plan.status)
         self._slots = slots
         self._turn = 0
-        self._complaint = b""
-        self._parser = httptools.HttpResponseParser(self)
         self._ends = [] if plan.seconds is None else [slot.version + slot.most for slot in slots]
 
     def ask(self) -> None:
@@ -93,38 +86,15 @@ class Client(generator.Client):
         slot = self._slots[self._turn]
         return slot.templates[slot.version % len(slot.templates)] % numbers(slot.version)
 
-    def data_received(self, data: bytes) -> None:
-        self._parser.feed_data(data)
-
-    def on_body(self, body: bytes) -> None:
-        if self._parser.get_status_code() != self._status:
-            self._complaint += body
-
-    def on_message_complete(self) -> None:
-        window, status = self._window, self._parser.get_status_code()
-        if status != self._status:
-            window.fail(
-                RuntimeError(f"unexpected answer {status}: {self._complaint.decode(errors='replace')}")
-            )
-            return
-        if window.measuring:
-            window.latencies.append(perf_counter() - self._sent)
+    def answered(self) -> None:
         self._slots[self._turn].version += 1
         self._turn = (self._turn + 1) % len(self._slots)
-        self.ask()
 
 
 async def generate(plan: Plan) -> Outcome:
-    loop = asyncio.get_running_loop()
     window = Window(plan)
-    clients = []
-    for number in range(plan.connections):
-        make = partial(Client, window, plan, plan.slots[number :: plan.connections])
-        clients.append((await loop.create_connection(make, "127.0.0.1", plan.port))[1])
-    used = await window.pass_with(clients)
-    if used is None or not window.latencies:
-        raise RuntimeError("nothing was measured: too few slots for the time that warming up takes")
-    return Outcome(summary(window.latencies), used, [slot.version for slot in plan.slots])
+    answers, used = await generator.measure(window, plan, partial(Client, window, plan))
+    return Outcome(answers, used, [slot.version for slot in plan.slots])
 
 
 if __name__ == "__main__":

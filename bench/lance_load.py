@@ -5,16 +5,12 @@ Requests are made before, since every version has a manifest of its own; a read 
 
 from __future__ import annotations
 
-import asyncio
-from array import array
 from functools import partial
-from time import perf_counter
 
-import httptools
 import msgspec
 
 from bench import generator
-from bench.generator import Answers, summary
+from bench.generator import Answers
 from bench.machine import Usage
 
 
@@ -34,22 +30,12 @@ def run(plan: Plan) -> Outcome:
     return generator.apart("bench.lance_load", plan, Outcome)
 
 
-class Window(generator.Window):
-    def __init__(self, plan: Plan) -> None:
-        super().__init__(plan)
-        self.latencies: array[float] = array("d")
-
-
-class Client(generator.Client):
-    _window: Window
-
-    def __init__(self, window: Window, plan: Plan, number: int) -> None:
-        super().__init__(window, generator.ANY_NUMBER)
+class Client(generator.ParsingClient):
+    def __init__(self, window: generator.TimedWindow, plan: Plan, number: int) -> None:
+        super().__init__(window, generator.ANY_NUMBER, 200)
         self._requests = plan.requests[number]
         self._repeated = plan.repeated
         self._at = 0
-        self._complaint = b""
-        self._parser = httptools.HttpResponseParser(self)
 
     def ask(self) -> None:
         if self._at == len(self._requests):
@@ -62,36 +48,10 @@ class Client(generator.Client):
         self._at += 1
         return self._requests[self._at - 1]
 
-    def data_received(self, data: bytes) -> None:
-        self._parser.feed_data(data)
-
-    def on_body(self, body: bytes) -> None:
-        if self._parser.get_status_code() != 200:
-            self._complaint += body
-
-    def on_message_complete(self) -> None:
-        window, status = self._window, self._parser.get_status_code()
-        if status != 200:
-            window.fail(
-                RuntimeError(f"unexpected answer {status}: {self._complaint.decode(errors='replace')}")
-            )
-            return
-        if window.measuring:
-            window.latencies.append(perf_counter() - self._sent)
-        self.ask()
-
 
 async def generate(plan: Plan) -> Outcome:
-    loop = asyncio.get_running_loop()
-    window = Window(plan)
-    clients = []
-    for number in range(plan.connections):
-        make = partial(Client, window, plan, number)
-        clients.append((await loop.create_connection(make, "127.0.0.1", plan.port))[1])
-    used = await window.pass_with(clients)
-    if used is None or not window.latencies:
-        raise RuntimeError("nothing was measured: too few requests for the time that warming up takes")
-    return Outcome(summary(window.latencies), used)
+    window = generator.TimedWindow(plan)
+    return Outcome(*await generator.measure(window, plan, partial(Client, window, plan)))
 
 
 if __name__ == "__main__":

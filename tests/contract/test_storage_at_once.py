@@ -9,6 +9,7 @@ import pytest
 
 from inver.domain.locations import Location
 from inver.errors import Invalid
+from inver.storage import local
 from inver.storage.local import LocalStore
 
 
@@ -40,14 +41,28 @@ async def test_put_at_once_writes_only_what_is_absent_and_small(store: LocalStor
 
 async def test_a_second_name_is_given_once(store: LocalStore):
     await store.put("v/staged", b"bytes")
-    assert store.link_at_once("v/staged", "v/final") is True
+    assert store.link_at_once("v/staged", "v/final", b"bytes") is True
     await store.put("v/other", b"others")
-    assert store.link_at_once("v/other", "v/final") is False
+    assert store.link_at_once("v/other", "v/final", b"others") is False
     assert await store.get("v/final") == b"bytes"
     assert await store.delete("v/staged", durable=False) is True
     assert await store.get("v/final") == b"bytes"
-    assert store.link_at_once("v/none", "v/new") is None
-    assert store.link_at_once("v/other", "w/other") is None
+    assert store.link_at_once("v/none", "v/new", b"bytes") is None
+    assert store.link_at_once("v/other", "w/other", b"others") is None
+
+
+async def test_a_second_name_tells_of_other_bytes(store: LocalStore):
+    await store.put("v/staged", b"written since")
+    assert store.link_at_once("v/staged", "v/final", b"bytes") is False
+    assert await store.get("v/final") == b"written since"
+
+
+async def test_a_second_name_where_the_kernel_opens_no_folder(store: LocalStore, monkeypatch):
+    monkeypatch.setattr(local, "open_folder", lambda path: None)
+    await store.put("v/staged", b"bytes")
+    assert store.link_at_once("v/staged", "v/final", b"bytes") is True
+    assert store.link_at_once("v/staged", "v/final", b"bytes") is False
+    assert store.link_at_once("w/none", "w/new", b"bytes") is None
 
 
 async def test_a_link_of_somebody_else_leads_nowhere(store: LocalStore, folder: Path, tmp_path: Path):
@@ -55,8 +70,13 @@ async def test_a_link_of_somebody_else_leads_nowhere(store: LocalStore, folder: 
     secret.write_bytes(b"secret")
     (folder / "v").mkdir(parents=True)
     os.symlink(secret, folder / "v" / "staged")
-    store.link_at_once("v/staged", "v/final")
+    assert store.link_at_once("v/staged", "v/final", b"secret") is not True
     assert store.get_at_once("v/final") is None
+    os.symlink(folder / "v", folder / "w")
+    (folder / "v" / "own").write_bytes(b"own")
+    with pytest.raises(Invalid, match="symbolic link"):
+        store.link_at_once("w/own", "w/new", b"own")
+    assert not (folder / "v" / "new").exists()
     os.symlink(tmp_path, folder / "outside")
     with pytest.raises(Invalid, match="symbolic link"):
         store.put_at_once("outside/x", b"x")

@@ -117,8 +117,8 @@ async def _read_once() -> None:
 def store(request, tmp_path: Path, monkeypatch) -> LocalStore:
     """A store whose trusted folder lies above its root, with and without the kernel's help."""
     if request.param == "walk":
-        monkeypatch.setattr(beneath, "_openat2", lambda: beneath._not_offered)
-        monkeypatch.setattr(beneath, "_open_cached", lambda: lambda path: -1)
+        for name in ("_below", "_cached"):
+            monkeypatch.setattr(beneath, name, lambda: beneath.not_offered)
     (tmp_path / "table" / "log").mkdir(parents=True)
     (tmp_path / "table" / "log" / "1.json").write_bytes(b"one")
     root = Location.parse(tmp_path.as_uri())

@@ -50,8 +50,11 @@ class ObjectStore(Protocol):
         """The same, whole and not durable, where no disk and no network is waited for; None says nothing."""
         ...
 
-    def link_at_once(self, path: str, other: str) -> bool | None:
-        """Give an object a second name in its folder; False if something has it, None says nothing."""
+    def link_at_once(self, path: str, other: str, data: bytes) -> bool | None:
+        """Give an object a second name in its folder, under which there are these bytes then.
+
+        False if something has the name, or if other bytes were found there; None says nothing.
+        """
         ...
 
     async def sync(self, path: str) -> None:

@@ -13,6 +13,7 @@ import os
 import platform
 import stat
 import sys
+import threading
 from collections.abc import Callable
 from functools import cache
 
@@ -21,16 +22,26 @@ _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 # The call has this number on each of them.
 _MACHINES = frozenset({"x86_64", "aarch64", "ppc64le", "riscv64", "s390x"})
 _OPENAT2 = 437
-_NO_MAGIC_LINKS, _NO_LINKS, _BENEATH, _CACHED = 0x02, 0x04, 0x08, 0x20
+_NO_LINKS, _BENEATH, _CACHED = 0x02 | 0x04, 0x08, 0x20
 _HERE = -100
 _PAGE = 4_096
 MOST = 65_536
 """Larger files are not read without a thread, since copying them takes time too."""
 
 
+class _Own(threading.local):
+    """A thread's page, which is read into and copied from again and again."""
+
+    def __init__(self) -> None:
+        self.page = memoryview(bytearray(_PAGE))
+
+
+_own = _Own()
+
+
 def open_beneath(folder: int, path: str) -> int | None:
     """The regular file `path`, none of whose segments is a link; None if it must be looked at closer."""
-    file = _openat2()(folder, os.fsencode(path))
+    file = _below()(folder, os.fsencode(path))
     if file < 0:
         return None
     if not stat.S_ISREG(os.fstat(file).st_mode):
@@ -44,82 +55,82 @@ def read_cached(path: bytes) -> bytes | None:
 
     It never waits for a disk, so an event loop may call it.
     """
-    file = _open_cached()(path)
-    if file < 0:
-        return None
+    file = _cached()(_HERE, path)
+    return None if file < 0 else _read_now(file)
+
+
+def read_cached_in(folder: int, name: str) -> bytes | None:
+    """The same for a file of an open folder that was just looked up."""
     try:
-        data = bytearray(_PAGE)
+        return _read_now(os.open(name, _READ, dir_fd=folder))
+    except OSError:
+        return None
+
+
+def open_folder(path: bytes) -> int | None:
+    """A folder by its absolute path, to name files in; None if it must be looked at closer."""
+    folder = _folder()(_HERE, path)
+    return None if folder < 0 else folder
+
+
+def create_new(path: bytes) -> int | None:
+    """A new file by its absolute path, no segment of which is a link; None if it must be looked at closer."""
+    file = _new()(_HERE, path)
+    return None if file < 0 else file
+
+
+def _read_now(file: int) -> bytes | None:
+    try:
+        data = _own.page
         count = os.preadv(file, (data,), 0, os.RWF_NOWAIT)
         if count == _PAGE:
             # There may be more, and a part of it may not be in memory.
             size = os.fstat(file).st_size
             if size > MOST:
                 return None
-            data = bytearray(size)
+            data = memoryview(bytearray(size))
             count = os.preadv(file, (data,), 0, os.RWF_NOWAIT)
             if count != size:
                 return None
         # Nothing read is nothing known: what is no regular file has no bytes at a place either.
-        return bytes(memoryview(data)[:count]) or None
+        return data[:count].tobytes() or None
     except OSError:
         return None
     finally:
         os.close(file)
 
 
-def create_new(path: bytes) -> int | None:
-    """A new file by its absolute path, no segment of which is a link; None if it must be looked at closer."""
-    file = _open_new()(path)
-    return None if file < 0 else file
+def _opener(
+    flags: int, resolve: int, mode: int = 0, waits: bool = True
+) -> Callable[[], Callable[[int, bytes], int]]:
+    """What opens a path below an open folder, or an absolute one, made when it is first needed."""
+
+    @cache
+    def made() -> Callable[[int, bytes], int]:
+        found = _system_call(flags, mode, resolve, waits)
+        if found is None:
+            return not_offered
+        call, number, how, size = found
+
+        def openat2(folder: int, path: bytes) -> int:
+            opened: int = call(number, folder, path, how, size)
+            return opened
+
+        return openat2
+
+    return made
 
 
-@cache
-def _openat2() -> Callable[[int, bytes], int]:
-    """Opens a file below an open folder."""
-    found = _system_call(_NO_MAGIC_LINKS | _NO_LINKS | _BENEATH)
-    if found is None:
-        return _not_offered
-    call, how, size = found
-
-    def openat2(folder: int, path: bytes) -> int:
-        opened: int = call(_OPENAT2, folder, path, how, size)
-        return opened
-
-    return openat2
-
-
-@cache
-def _open_cached() -> Callable[[bytes], int]:
-    """Opens a file whose whole path is known without a look at the disk."""
-    found = _system_call(_NO_MAGIC_LINKS | _NO_LINKS | _CACHED, waits=False)
-    if found is None:
-        return lambda path: -1
-    call, how, size = found
-
-    def open_cached(path: bytes) -> int:
-        opened: int = call(_OPENAT2, _HERE, path, how, size)
-        return opened
-
-    return open_cached
-
-
-@cache
-def _open_new() -> Callable[[bytes], int]:
-    found = _system_call(_NO_MAGIC_LINKS | _NO_LINKS, flags=_CREATE, mode=0o666)
-    if found is None:
-        return lambda path: -1
-    call, how, size = found
-
-    def open_new(path: bytes) -> int:
-        opened: int = call(_OPENAT2, _HERE, path, how, size)
-        return opened
-
-    return open_new
+_below = _opener(_READ, _NO_LINKS | _BENEATH)
+_cached = _opener(_READ, _NO_LINKS | _CACHED, waits=False)
+"""Only paths that are known without a look at the disk."""
+_folder = _opener(os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, _NO_LINKS)
+_new = _opener(_CREATE, _NO_LINKS, 0o666)
 
 
 def _system_call(
-    resolve: int, waits: bool = True, flags: int = _READ, mode: int = 0
-) -> tuple[Callable[..., int], object, int] | None:
+    flags: int, mode: int, resolve: int, waits: bool
+) -> tuple[Callable[..., int], object, object, object] | None:
     """The call with what it is told; one that never waits keeps the interpreter to itself."""
     if sys.platform != "linux" or platform.machine() not in _MACHINES:
         return None
@@ -133,11 +144,11 @@ def _system_call(
         )
 
     library = ctypes.CDLL(None) if waits else ctypes.PyDLL(None)
-    call = library.syscall
-    call.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t)
-    call.restype = ctypes.c_long
-    return call, ctypes.byref(How(flags, mode, resolve)), ctypes.sizeof(How)
+    how = How(flags, mode, resolve)
+    # What has its type already need not be given one by each call.
+    size = ctypes.c_size_t(ctypes.sizeof(how))
+    return library.syscall, ctypes.c_long(_OPENAT2), ctypes.byref(how), size
 
 
-def _not_offered(folder: int, path: bytes) -> int:
+def not_offered(folder: int, path: bytes) -> int:
     return -1

@@ -11,7 +11,7 @@ import asyncio
 import errno
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
@@ -21,7 +21,7 @@ from inver.domain.locations import Location
 from inver.errors import Invalid, InverError, NotFound, Unavailable
 from inver.ports import ObjectInfo, SignUrls
 from inver.storage import files, reading
-from inver.storage.beneath import create_new, open_beneath, read_cached
+from inver.storage.beneath import create_new, open_beneath, open_folder, read_cached, read_cached_in
 from inver.storage.paths import check_range, split_path, split_prefix
 from inver.storage.syncing import sync_file_system
 
@@ -83,19 +83,21 @@ class LocalStore:
         except OSError:
             return None
 
-    def link_at_once(self, path: str, other: str) -> bool | None:
+    def link_at_once(self, path: str, other: str, data: bytes) -> bool | None:
         source, target = _split(path), _split(other)
         if source[:-1] != target[:-1]:
             return None
         try:
-            with self._folder(source[:-1]) as folder:
-                # A name that is itself a link would lead elsewhere.
-                os.link(source[-1], target[-1], src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
-        except FileExistsError:
-            return False
+            folder = open_folder(self._prefix + os.fsencode("/".join(source[:-1])))
+            if folder is None:
+                with self._folder(source[:-1]) as walked:
+                    return _link(walked, source[-1], target[-1], data)
+            try:
+                return _link(folder, source[-1], target[-1], data)
+            finally:
+                os.close(folder)
         except OSError:
             return None
-        return True
 
     async def sync(self, path: str) -> None:
         await _in_thread(path, self._sync, _split(path))
@@ -108,8 +110,9 @@ class LocalStore:
         )
 
     def get_at_once(self, path: str) -> bytes | None:
-        if _USUAL_PATH(path) is None:
-            _split(path)
+        if _USUAL_PATH(path) is not None:
+            return read_cached(self._prefix + path.encode())
+        _split(path)
         return read_cached(self._prefix + os.fsencode(path))
 
     async def get(self, path: str) -> bytes:
@@ -184,7 +187,8 @@ class LocalStore:
             os.fsync(folder)
 
     def _sync_all(self, paths: Mapping[str, Sequence[str]]) -> Sequence[str]:
-        found = {path: status for path, segments in paths.items() if (status := self._status(segments))}
+        names = {tuple(segments): path for path, segments in paths.items()}
+        found = {names[tuple(segments)]: status for _, segments, status in self._statuses(paths.values())}
         # One call writes everything: of large files the versions before them too, which nobody needs on disk.
         small = {path: status for path, status in found.items() if status.st_size <= _UNSYNCED}
         alone = set(found)
@@ -202,8 +206,9 @@ class LocalStore:
         return [path for path in paths if path not in found]
 
     def _discard(self, paths: Sequence[Sequence[str]]) -> None:
-        for segments in paths:
-            self._delete(segments, durable=False)
+        for folder, segments, _ in self._statuses(paths):
+            with suppress(FileNotFoundError):
+                os.unlink(segments[-1], dir_fd=folder)
 
     def _copy_all(self, pairs: Sequence[tuple[Sequence[str] | bytes, Sequence[str]]]) -> int:
         trusted = files.open_trusted(self._base, create=True)
@@ -250,6 +255,21 @@ class LocalStore:
         with suppress(FileNotFoundError, NotADirectoryError), self._folder(segments[:-1]) as folder:
             return files.file_status(folder, segments)
         return None
+
+    def _statuses(
+        self, paths: Iterable[Sequence[str]]
+    ) -> Iterator[tuple[int, Sequence[str], os.stat_result]]:
+        """Files that are there, in their open folders, each of which is walked to once."""
+        inside: dict[tuple[str, ...], list[Sequence[str]]] = {}
+        for segments in paths:
+            inside.setdefault(tuple(segments[:-1]), []).append(segments)
+        for folders, together in inside.items():
+            with suppress(FileNotFoundError, NotADirectoryError), self._folder(folders) as folder:
+                for segments in together:
+                    with suppress(FileNotFoundError):
+                        status = files.file_status(folder, segments)
+                        if status is not None:
+                            yield folder, segments, status
 
     def _delete(self, segments: Sequence[str], durable: bool) -> bool:
         with suppress(FileNotFoundError, NotADirectoryError), self._folder(segments[:-1]) as folder:
@@ -356,6 +376,15 @@ def _split(path: str) -> Sequence[str]:
         if files.is_temporary(segment):
             raise Invalid(f"{segment!r} is a name for temporary files of the store", field="path")
     return segments
+
+
+def _link(folder: int, name: str, other: str, data: bytes) -> bool:
+    try:
+        # A name that is itself a link would lead elsewhere.
+        os.link(name, other, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+    except FileExistsError:
+        return False
+    return read_cached_in(folder, other) == data
 
 
 def _info(path: str, status: os.stat_result) -> ObjectInfo:

@@ -105,7 +105,7 @@ class RemoteStore:
     def put_at_once(self, path: str, data: bytes) -> bool | None:
         return None
 
-    def link_at_once(self, path: str, other: str) -> bool | None:
+    def link_at_once(self, path: str, other: str, data: bytes) -> bool | None:
         return None
 
     async def get(self, path: str) -> bytes:
