@@ -13,9 +13,9 @@ import pytest
 from inver.domain.locations import Location
 from inver.errors import Invalid, NotFound
 from inver.ports import ObjectStore
-from inver.secrets import Secret
 from inver.storage.open import open_store
 from inver.storage.options import StorageOptions
+from tests.fixtures.s3 import S3Server
 
 T = TypeVar("T")
 
@@ -75,15 +75,8 @@ async def refused(work: Awaitable[object]) -> bool:
     return False
 
 
-def s3_store(server, root: Location) -> ObjectStore:
-    options = StorageOptions(
-        endpoint=server.endpoint,
-        region=server.region,
-        access_key=server.access_key,
-        secret_key=Secret(server.secret_key),
-        allow_http=True,
-    )
-    return open_store(root, options)
+def s3_store(server: S3Server, root: Location) -> ObjectStore:
+    return open_store(root, server.options)
 
 
 @pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.s3)])

@@ -11,8 +11,6 @@ import pytest
 
 from inver.client import Client
 from inver.domain.care import Job, Outcome
-from inver.secrets import Secret
-from inver.storage.options import StorageOptions
 from tests.fixtures.care_iceberg import MERGE_ON_READ, configure
 from tests.fixtures.care_jobs import Care
 from tests.fixtures.clients import ClientMissing, client
@@ -42,13 +40,7 @@ def test_the_same_in_an_object_store(
         "s3.secret-access-key": s3_server.secret_key,
         "s3.region": s3_server.region,
     }
-    storage = StorageOptions(
-        endpoint=s3_server.endpoint,
-        allow_http=True,
-        region=s3_server.region,
-        access_key=s3_server.access_key,
-        secret_key=Secret(s3_server.secret_key),
-    )
+    storage = s3_server.options
     env = {**s3_server.settings, "INVER_STORAGE__WAREHOUSE": f"s3://{bucket}/wh"}
     with running_inver(tmp_path / "home", env=env) as server, Client(server.url, server.token) as management:
         catalog = {**make_catalog(server), **keys}

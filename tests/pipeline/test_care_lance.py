@@ -16,8 +16,6 @@ import pytest
 from inver.client import Client
 from inver.domain.care import Job, Outcome, Result
 from inver.errors import InverError
-from inver.secrets import Secret
-from inver.storage.options import StorageOptions
 from tests.fixtures.care_lance import Table, namespace_of
 from tests.fixtures.clients import ClientMissing, client
 from tests.fixtures.lance import Namespace
@@ -307,13 +305,7 @@ def test_tables_on_an_object_store(
     env = {**s3_server.settings, "INVER_STORAGE__WAREHOUSE": f"s3://{s3_server.create_bucket()}/wh"}
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", s3_server.access_key)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", s3_server.secret_key)
-    keys = StorageOptions(
-        endpoint=s3_server.endpoint,
-        allow_http=True,
-        region=s3_server.region,
-        access_key=s3_server.access_key,
-        secret_key=Secret(s3_server.secret_key),
-    )
+    keys = s3_server.options
     with running_inver(tmp_path / "home", env=env) as server, Client(server.url, server.token) as management:
         space = Namespace(server)
         table = Table(space, management, spark, "t", keys).fill(8)

@@ -12,7 +12,6 @@ from inver.client import Client
 from inver.domain.care import Job, Outcome
 from inver.pipeline.places import Place
 from inver.pipeline.tasks.listing import folders
-from inver.secrets import Secret
 from inver.storage.options import StorageOptions
 from tests.fixtures.aged import Aged, care, remove
 from tests.fixtures.delta import new_schema, unity
@@ -24,25 +23,12 @@ pytestmark = [pytest.mark.s3, pytest.mark.slow, pytest.mark.timeout(120)]
 
 @pytest.fixture(scope="module")
 def storage(s3_server: S3Server) -> StorageOptions:
-    return StorageOptions(
-        endpoint=s3_server.endpoint,
-        allow_http=True,
-        region=s3_server.region,
-        access_key=s3_server.access_key,
-        secret_key=Secret(s3_server.secret_key),
-    )
+    return s3_server.options
 
 
 @pytest.fixture(scope="module")
 def server(s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[InverServer]:
-    env = {
-        "INVER_STORAGE__WAREHOUSE": f"s3://{s3_server.create_bucket()}/lake",
-        "INVER_STORAGE__ENDPOINT": s3_server.endpoint,
-        "INVER_STORAGE__ALLOW_HTTP": "true",
-        "INVER_STORAGE__REGION": s3_server.region,
-        "INVER_STORAGE__ACCESS_KEY": s3_server.access_key,
-        "INVER_STORAGE__SECRET_KEY": s3_server.secret_key,
-    }
+    env = {**s3_server.settings, "INVER_STORAGE__WAREHOUSE": f"s3://{s3_server.create_bucket()}/lake"}
     with running_inver(tmp_path_factory.mktemp("s3") / "home", env=env) as server:
         yield server
 

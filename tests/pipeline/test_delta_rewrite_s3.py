@@ -10,8 +10,6 @@ import pytest
 
 from inver.client import Client
 from inver.domain.care import Job, Outcome
-from inver.secrets import Secret
-from inver.storage.options import StorageOptions
 from tests.fixtures.aged import Aged, care
 from tests.fixtures.delta import new_schema, unity
 from tests.fixtures.managed import live
@@ -23,14 +21,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.s3, pytest.mark.slow, pytest.mark.t
 
 @pytest.fixture
 def server(s3_server: S3Server, tmp_path: Any) -> Iterator[InverServer]:
-    env = {
-        "INVER_STORAGE__WAREHOUSE": f"s3://{s3_server.create_bucket()}/lake",
-        "INVER_STORAGE__ENDPOINT": s3_server.endpoint,
-        "INVER_STORAGE__ALLOW_HTTP": "true",
-        "INVER_STORAGE__REGION": s3_server.region,
-        "INVER_STORAGE__ACCESS_KEY": s3_server.access_key,
-        "INVER_STORAGE__SECRET_KEY": s3_server.secret_key,
-    }
+    env = {**s3_server.settings, "INVER_STORAGE__WAREHOUSE": f"s3://{s3_server.create_bucket()}/lake"}
     with running_inver(tmp_path / "home", env=env) as server:
         yield server
 
@@ -41,13 +32,7 @@ def ids(table: Aged) -> list[int]:
 
 
 def test_the_same_in_an_object_store(server: InverServer, s3_server: S3Server, spark: Any) -> None:
-    storage = StorageOptions(
-        endpoint=s3_server.endpoint,
-        allow_http=True,
-        region=s3_server.region,
-        access_key=s3_server.access_key,
-        secret_key=Secret(s3_server.secret_key),
-    )
+    storage = s3_server.options
     with unity(server) as http, Client(server.url, server.token) as client:
         new_schema(http, "lake.care")
         table = Aged(http, "lake.care", partitions=["p"], buckets=s3_server.folder, storage=storage)

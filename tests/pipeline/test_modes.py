@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import httpx
 import pyarrow as pa
@@ -17,8 +16,9 @@ import pytest
 
 from inver.client import Client
 from inver.domain.care import Job, Options, Outcome, Result, Ticket
-from inver.domain.tables import Format, TableKind
+from inver.domain.tables import Format
 from inver.formats.deletion_vectors import inline
+from tests.fixtures.care_jobs import ticket_of
 from tests.fixtures.care_lance import Table as LanceTable
 from tests.fixtures.clients import ClientMissing, client
 from tests.fixtures.delta import DeltaTable, add_file, new_table
@@ -67,18 +67,7 @@ class Tables:
         return [self._ticket(*each) for each in wanted]
 
     def _ticket(self, name: tuple[str, ...], job: Job, options: dict[str, Any]) -> Ticket:
-        table = self.client.table(name)
-        return Ticket(
-            run_id=str(uuid4()),
-            table_id=table.id,
-            name=name,
-            format=Format(table.format),
-            kind=TableKind(table.kind),
-            location=table.location or "",
-            version=table.version,
-            job=job,
-            options=Options(**options),
-        )
+        return ticket_of(self.client, name, job, Options(**options))
 
     def delta_ids(self) -> list[int]:
         """Of the files that are live, none of which has deleted rows any more."""
