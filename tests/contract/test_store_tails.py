@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import msgspec
+import pytest
 
 from inver.domain import ledger
+from inver.errors import Conflict
 from inver.ports import LogTail
 from tests.fixtures.ledger import Book, append
 
@@ -51,6 +53,27 @@ async def test_a_mark_never_goes_back_nor_ahead(book: Book):
     assert versions(await book.store.tail(second, 0, LAST)) == []
     await advance(book, second, 3, 3)
     assert versions(await book.store.tail(second, 0, LAST)) == [3]
+
+
+async def test_a_commit_notes_how_far_the_log_was_seen_to_go(book: Book):
+    table, other = await book.create_table("a"), await book.create_table("b")
+    await advance(book, table, 1, 3)
+
+    def seen(version: int, published: int | None) -> ledger.Append:
+        payload = msgspec.json.encode({"v": version})
+        return msgspec.structs.replace(append(table, version), payload=payload, published=published)
+
+    noted = await book.decide(seen(4, 2))
+    assert noted.published == 2
+    assert versions(await book.store.tail(table, 0, LAST)) == [4, 3]
+    # Together with others, with less than is known already, and with nothing.
+    both = await asyncio.gather(book.decide(seen(5, 1)), book.decide(append(other, 1)))
+    assert [each.published for each in both] == [2, 0]
+    assert (await book.decide(seen(6, None))).published == 2
+    assert versions(await book.store.tail(table, 0, LAST)) == [6, 5, 4, 3]
+    with pytest.raises(Conflict):
+        await book.decide(msgspec.structs.replace(seen(6, 5), token="another"))
+    assert versions(await book.store.tail(table, 0, LAST)) == [6, 5, 4, 3]
 
 
 async def test_what_has_no_name_has_no_tail(book: Book):

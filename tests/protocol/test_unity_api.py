@@ -498,7 +498,8 @@ def test_metadata_changes_with_a_commit_in_every_form(place: Place) -> None:
         "properties": {**kept, "mine": "1"},
         "created_time": 1804067300000,
     }
-    place.post("/delta/commit", {**metadata_commit(table, 1), "metadata": flat})
+    at = {"type_json": '{"name":"at","type":"timestamp","nullable":true,"metadata":{}}'}
+    place.post("/delta/commit", {**metadata_commit(table, 1, fields=(ID, at)), "metadata": flat})
     shown = place.get(f"/tables/{name}")
     assert shown["comment"] == "flat"
     assert [column["type_text"] for column in shown["columns"]] == ["bigint", "timestamp"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -59,6 +60,12 @@ def update(table: DeltaTable, *updates: dict[str, Any], **fields: Any) -> httpx.
 
 def add_commit(table: DeltaTable, version: int, *actions: Any, **fields: Any) -> dict[str, Any]:
     return {"action": "add-commit", "commit": table.stage(version, actions), **fields}
+
+
+def nested() -> tuple[dict[str, str], ...]:
+    """The same fields as a Delta log spells them."""
+    spelled = re.sub('-([a-z])(?=[a-z-]*":)', lambda found: found[1].upper(), json.dumps(NESTED))
+    return tuple({"type_json": json.dumps(field)} for field in json.loads(spelled)["fields"])
 
 
 def metadata_action(table: DeltaTable, *features: str, **changed: Any) -> list[dict[str, Any]]:
@@ -141,7 +148,7 @@ def creation(table: DeltaTable, **fields: Any) -> dict[str, Any]:
 
 
 def test_creating_and_loading(place: Place) -> None:
-    table = place.staged("made")
+    table = place.staged("made", fields=nested())
     body = creation(table, comment="ours", **{"domain-metadata": {}})
     made = place.post(schema_url(place) + "/tables", body)
     assert place.post(schema_url(place) + "/tables", body) == made
@@ -372,7 +379,9 @@ def test_a_commit_sent_again_asks_for_no_etag(table: DeltaTable) -> None:
 def test_metadata_actions_in_one_commit(place: Place, table: DeltaTable) -> None:
     table.append(1)
     before = table.load()["metadata"]
-    file = metadata_action(table, "clustering", "domainMetadata", "rowTracking", configuration={"mine": "1"})
+    file = metadata_action(
+        table, "clustering", "domainMetadata", "rowTracking", configuration={"mine": "1"}, fields=nested()
+    )
     protocol = file[0]["protocol"]
     answer = update(
         table,

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from inver.storage.beneath import read_cached
 from tests.fixtures.cli import Shell
 from tests.fixtures.delta import DeltaTable, add_file
 from tests.fixtures.server import InverServer, new_database, running_inver
@@ -49,6 +52,19 @@ def hasty(hasty_inver: InverServer) -> Iterator[Place]:
     made = Place(hasty_inver)
     yield made
     made.close()
+
+
+@pytest.fixture(params=BACKENDS)
+def patient(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """A server that publishes nothing of which no writer speaks."""
+    env = {"INVER_DELTA__PUBLISH_AFTER_S": "3600"}
+    with (
+        new_database(request, request.param) as database,
+        running_inver(tmp_path / "home", database, env=env) as server,
+    ):
+        made = Place(server)
+        yield made
+        made.close()
 
 
 def history(place: Place, table: DeltaTable) -> list[dict[str, Any]]:
@@ -356,6 +372,48 @@ def test_what_a_writer_says_it_has_published_is_looked_at_soon(place: Place) -> 
     told = {"action": "set-latest-backfilled-version", "latest-published-version": 1}
     table.commit(table.stage(2, []), told).raise_for_status()
     eventually(lambda: [each["version"] for each in table.load()["commits"]] in ([2], []))
+
+
+def test_what_is_seen_to_be_published_is_noted_with_the_next_commit(patient: Place) -> None:
+    table = patient.table("t")
+    log = table.folder / "_delta_log"
+    files: dict[int, bytes] = {}
+
+    def commit(version: int, published: int) -> list[int]:
+        """The versions that its answer tells as not published."""
+        staged = table.stage(version, [add_file(f"file-{version}")])
+        files[version] = (log / "_staged_commits" / staged["file-name"]).read_bytes()
+        told = {"action": "set-latest-backfilled-version", "latest-published-version": published}
+        answer = table.commit(staged, told).raise_for_status().json()
+        assert answer["latest-table-version"] == version
+        return [each["version"] for each in answer["commits"]]
+
+    def publish(version: int, data: bytes) -> bool:
+        """Whether the server can see it without a wait."""
+        path = log / f"{version:020d}.json"
+        with path.open("xb") as file:
+            file.write(data)
+        return read_cached(os.fsencode(path)) == data
+
+    def waiting() -> list[int]:
+        return [each["version"] for each in table.load()["commits"]]
+
+    commit(1, 0)
+    publish(1, files[1])
+    commit(2, 1)
+    eventually(lambda: waiting() == [2])
+    seen = publish(2, files[2])
+    assert commit(3, 2) == [3] or not seen
+    eventually(lambda: waiting() == [3])
+    # It is said, and not done: so the server does it.
+    assert commit(4, 3)[0] == 4
+    eventually(lambda: table.published == [0, 1, 2, 3])
+    eventually(lambda: waiting() == [4])
+    # It is another commit than the one that was ratified.
+    publish(4, files[1])
+    assert commit(5, 4) == [5, 4]
+    assert commit(6, 5) == [6, 5, 4]
+    assert waiting() == [6, 5, 4]
 
 
 # --- helpers ---

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -82,6 +82,14 @@ class DeltaHead(msgspec.Struct, frozen=True, omit_defaults=True):
     managed: bool = True
 
 
+class Clustering(msgspec.Struct, rename="camel"):
+    clustering_columns: list[list[str]]
+
+
+class RowTracking(msgspec.Struct, rename="camel"):
+    row_id_high_water_mark: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+
+
 class Metadata(msgspec.Struct, frozen=True):
     """The metadata action of a commit, as far as the catalog compares it."""
 
@@ -114,12 +122,29 @@ class CommitInfo(msgspec.Struct, frozen=True):
     file_modification_timestamp: int
 
 
+CLUSTERING, ROW_TRACKING = "delta.clustering", "delta.rowTracking"
+_DOMAINS: dict[str, type[msgspec.Struct]] = {CLUSTERING: Clustering, ROW_TRACKING: RowTracking}
 _USUAL_NAME = re.compile(r"[0-9]{20}\.[0-9a-f-]{36}\.json").fullmatch
 _decode_head = msgspec.json.Decoder(DeltaHead).decode
 
 
 def head_of(stored: bytes | None) -> DeltaHead:
     return DeltaHead(managed=False) if stored is None else _decode_head(stored)
+
+
+def read_domain(name: str, configuration: str) -> dict[str, Any] | None:
+    """What a commit file says of a domain; None for domains that mean nothing to the catalog.
+
+    Those belong to their writers, who may keep any text in them.
+    """
+    kind = _DOMAINS.get(name)
+    if kind is None:
+        return None
+    try:
+        found: dict[str, Any] = msgspec.to_builtins(msgspec.json.decode(configuration, type=kind))
+    except (msgspec.DecodeError, RecursionError):
+        raise Invalid(f"the commit file has no valid {name}", field="domain-metadata") from None
+    return found
 
 
 def check_commit_info(info: CommitInfo, field: str = "commit_info") -> None:
@@ -200,10 +225,10 @@ def shown_properties(head: DeltaHead, properties: Mapping[str, str]) -> dict[str
     shown["delta.minWriterVersion"] = str(head.protocol.min_writer)
     shown["delta.lastUpdateVersion"] = str(head.updated_version)
     shown["delta.lastCommitTimestamp"] = str(head.updated_timestamp)
-    clustering = head.domains.get("delta.clustering")
+    clustering = head.domains.get(CLUSTERING)
     if clustering is not None and "clusteringColumns" in clustering:
         shown["clusteringColumns"] = msgspec.json.encode(clustering["clusteringColumns"]).decode()
-    tracking = head.domains.get("delta.rowTracking")
+    tracking = head.domains.get(ROW_TRACKING)
     if tracking is not None and "rowIdHighWaterMark" in tracking:
         shown["delta.rowTracking.rowIdHighWaterMark"] = str(tracking["rowIdHighWaterMark"])
     return shown

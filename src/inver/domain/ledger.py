@@ -180,6 +180,7 @@ class Append(msgspec.Struct, frozen=True, kw_only=True):
     `token` identifies the attempt: the same version with the same token is the same commit sent
     twice, with another token it is somebody else's. `head` and `parts` change with the version.
     `named` is the key of the name by which the table was found: one that has another by now is not meant.
+    `published` is up to where the log was seen to go; a decision that does not note it loses nothing.
     """
 
     table_id: str
@@ -196,6 +197,7 @@ class Append(msgspec.Struct, frozen=True, kw_only=True):
     named: str | None = None
     record: Record | None = None
     expect_etag: int | None = None
+    published: int | None = None
 
 
 class Expect(msgspec.Struct, frozen=True, kw_only=True):

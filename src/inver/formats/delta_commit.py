@@ -32,7 +32,7 @@ from inver.errors import Invalid
 
 _Amount = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 # Writers put the number first, and then the statistics of every column need not be read.
-_RECORDS_FIRST = re.compile(r'\{\s*"numRecords"\s*:\s*(\d{1,18})\s*[,}]')
+_records_first = re.compile(r'\{\s*"numRecords"\s*:\s*(\d{1,18})\s*[,}]').match
 
 
 class _DeletionVector(msgspec.Struct, gc=False):
@@ -97,6 +97,9 @@ class _Statistics(msgspec.Struct, gc=False):
 
 _decode = msgspec.json.Decoder(_Action).decode
 _statistics = msgspec.json.Decoder(_Statistics).decode
+_fields = msgspec.structs.astuple
+_OPENING = ord("{")
+_OTHERS = len(_Action.__struct_fields__) - 1
 
 
 def summarize(data: bytes) -> CommitSummary:
@@ -150,12 +153,12 @@ def _actions(data: bytes) -> list[tuple[int, _Action]]:
             raise _wrong(data.count(b"\n", 0, error.start) + 1, "bytes that are not UTF-8") from None
     actions = []
     for number, line in enumerate(data.split(b"\n"), start=1):
-        if line and not line.isspace():
+        if line and (line[0] == _OPENING or not line.isspace()):
             try:
                 action = _decode(line)
             except (msgspec.DecodeError, RecursionError) as error:
                 raise _wrong(number, f"no Delta action: {error}") from None
-            if _known(action) > 1:
+            if _fields(action).count(None) < _OTHERS:
                 # Of such a line every reader would pick the action it looks for first.
                 raise _wrong(number, "more than one action")
             actions.append((number, action))
@@ -164,18 +167,9 @@ def _actions(data: bytes) -> list[tuple[int, _Action]]:
     return actions
 
 
-def _known(action: _Action) -> int:
-    return (
-        (action.add is not None)
-        + (action.remove is not None)
-        + (action.commitInfo is not None)
-        + (action.protocol is not None)
-        + (action.metaData is not None)
-        + (action.domainMetadata is not None)
-    )
-
-
 def _count(adds: Sequence[_Add], removes: Sequence[_Remove]) -> Counts:
+    if len(adds) == 1 and not removes:
+        return _one(adds[0])
     rows_added: int | None = 0
     bytes_removed: int | None = 0
     files_added = files_removed = bytes_added = hidden = deletes = deleted_rows = 0
@@ -236,11 +230,27 @@ def _count(adds: Sequence[_Add], removes: Sequence[_Remove]) -> Counts:
     )
 
 
+def _one(add: _Add) -> Counts:
+    """The same for what most commits are: one new file."""
+    size, vector = add.size, add.deletionVector
+    return Counts(
+        _rows(add) if add.dataChange else 0,
+        0,
+        1,
+        0,
+        size,
+        0,
+        ((bin_of(size), 1, size),),
+        0 if vector is None else 1,
+        0 if vector is None else vector.cardinality,
+    )
+
+
 def _rows(file: _Add | _Remove) -> int | None:
     """Rows of a file that readers see, or None when the action does not say."""
     if file.stats is None:
         return None
-    found = _RECORDS_FIRST.match(file.stats)
+    found = _records_first(file.stats)
     if found is not None:
         records: int | None = int(found[1])
     else:
@@ -248,9 +258,9 @@ def _rows(file: _Add | _Remove) -> int | None:
             records = _statistics(file.stats).numRecords
         except (msgspec.DecodeError, RecursionError):
             return None
-    if records is None or records < _deleted(file):
-        return None
-    return records - _deleted(file)
+    if file.deletionVector is None or records is None:
+        return records
+    return None if records < _deleted(file) else records - _deleted(file)
 
 
 def _deleted(file: _Add | _Remove) -> int:

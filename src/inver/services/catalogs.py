@@ -120,6 +120,17 @@ class Catalogs:
 
         return await _visible_page(partial(self._store.schemas, above.id), shows, after, limit)
 
+    async def room_for(
+        self, caller: Caller, catalog: str, path: Sequence[str]
+    ) -> tuple[Catalog, Catalog | Schema]:
+        """The catalog, and what in it a new schema of this path lies in, if the caller may make it there."""
+        owner = await self._names.catalog(catalog)
+        if len(path) > 1:
+            parent, _ = await self._schema(caller, catalog, path[:-1], Action.CREATE_SCHEMA)
+            return owner, parent
+        await self._access.require(caller, Action.CREATE_SCHEMA, self._access.catalog_chain(owner), catalog)
+        return owner, owner
+
     async def create_schema(
         self,
         caller: Caller,
@@ -131,18 +142,11 @@ class Catalogs:
         keyed: KeyedRequest | None = None,
     ) -> Schema:
         """The last name of `path` is the new one; what is above it must exist."""
-        owner = await self._names.catalog(catalog)
-        if len(path) > 1:
-            parent, _ = await self._schema(caller, catalog, path[:-1], Action.CREATE_SCHEMA)
-            parent_id = parent.id
-        else:
-            chain = self._access.catalog_chain(owner)
-            await self._access.require(caller, Action.CREATE_SCHEMA, chain, catalog)
-            parent_id = owner.id
+        owner, parent = await self.room_for(caller, catalog, path)
         operation = ledger.CreateSchema(
             id=new_id(),
             catalog_id=owner.id,
-            parent_id=parent_id,
+            parent_id=parent.id,
             name=check_name(path[-1], "name"),
             comment=comment,
             properties=properties or {},

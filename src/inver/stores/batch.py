@@ -33,8 +33,9 @@ BATCH_LIMIT = 256
 DECIDE = f"""
 WITH req AS MATERIALIZED (
     SELECT * FROM unnest($1::int[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::bytea[],
-                         $7::bytea[], $8::bytea[], $9::text[], $10::bigint[], $11::bigint[])
-    WITH ORDINALITY AS r(grp, table_id, version, token, operation, payload, counts, data, by_id, at, epoch, n)
+                         $7::bytea[], $8::bytea[], $9::text[], $10::bigint[], $11::bigint[], $12::bigint[])
+    WITH ORDINALITY
+    AS r(grp, table_id, version, token, operation, payload, counts, data, by_id, at, epoch, published, n)
 ), locked AS MATERIALIZED (
     SELECT id, version, state FROM tables WHERE id = ANY($2::text[]) ORDER BY id FOR UPDATE
 ), fence AS MATERIALIZED (
@@ -46,7 +47,8 @@ WITH req AS MATERIALIZED (
         AND bool_and(r.epoch IS NULL OR r.epoch = (SELECT epoch FROM fence))
 ), moved AS (
     UPDATE tables t SET version = r.version, updated_by = r.by_id,
-        updated_at = GREATEST(t.updated_at, r.at), state = 'live'
+        updated_at = GREATEST(t.updated_at, r.at), state = 'live',
+        published = GREATEST(t.published, r.published)
     FROM req r JOIN won USING (grp) WHERE t.id = r.table_id
     RETURNING r.n, t.updated_at AS at, t.etag, t.published
 ), taken AS (
@@ -73,7 +75,7 @@ WITH fence AS MATERIALIZED (
     SELECT epoch FROM access_epoch WHERE id = 1
 ), moved AS (
     UPDATE tables SET version = $2::bigint, updated_by = $8, state = 'live',
-        updated_at = GREATEST(updated_at, $9::bigint)
+        updated_at = GREATEST(updated_at, $9::bigint), published = GREATEST(published, $11::bigint)
     WHERE id = $1 AND version = $2::bigint - 1 AND state IN ('live', 'declared')
         AND ($10::bigint IS NULL OR $10 = (SELECT epoch FROM fence))
     RETURNING updated_at AS at, etag, published
@@ -166,6 +168,7 @@ def statement(batch: Sequence[Waiting]) -> tuple[str, list[Any]]:
             item.transaction.by,
             item.transaction.at,
             item.transaction.epoch,
+            op.published,
         )
         for group, item in enumerate(batch)
         for op in item.appends

@@ -69,7 +69,8 @@ _PRAGMAS = (
 _ADVANCE = """UPDATE tables SET version = ?2, updated_at = ?3, updated_by = ?4
     WHERE id = ?1 AND version = ?2 - 1 AND state = 'live' AND updated_at <= ?3
     RETURNING etag, published"""
-_ADVANCE_HEAD = """UPDATE tables SET version = ?2, updated_at = ?3, updated_by = ?4, head = COALESCE(?5, head)
+_ADVANCE_MORE = """UPDATE tables SET version = ?2, updated_at = ?3, updated_by = ?4,
+        head = COALESCE(?5, head), published = MAX(published, COALESCE(?7, published))
     WHERE id = ?1 AND version = ?2 - 1 AND state = 'live' AND updated_at <= ?3
     AND name_key = COALESCE(?6, name_key) RETURNING etag, published"""
 
@@ -302,10 +303,11 @@ class SqliteStore(SqlStore):
         record = op.record
         if record is not None and record.key is not None and self._is_known(op.table_id, record.key):
             return False
-        if op.head is None and op.named is None:
+        if op.head is None and op.named is None and op.published is None:
             moved = execute(_ADVANCE, (op.table_id, op.version, at, by)).fetchall()
         else:
-            moved = execute(_ADVANCE_HEAD, (op.table_id, op.version, at, by, op.head, op.named)).fetchall()
+            more = (op.table_id, op.version, at, by, op.head, op.named, op.published)
+            moved = execute(_ADVANCE_MORE, more).fetchall()
         if not moved:
             return False
         if op.parts:

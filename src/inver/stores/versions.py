@@ -23,10 +23,9 @@ STANDING = """SELECT version, token, txn, at, by_id FROM commits
     WHERE table_id = ?1 AND branch = ?2 AND version = ?3"""
 
 ADVANCE_MAIN = """UPDATE tables SET version = ?2, updated_by = ?4, head = COALESCE(?5, head),
-        updated_at = CASE WHEN updated_at > ?3 THEN updated_at ELSE ?3 END,
-        state = CASE WHEN state = 'declared' THEN 'live' ELSE state END
+        updated_at = CASE WHEN updated_at > ?3 THEN updated_at ELSE ?3 END
     WHERE id = ?1 AND version = ?2 - 1 AND state IN ('live', 'declared')
-    AND name_key = COALESCE(?6, name_key) RETURNING updated_at"""
+    AND name_key = COALESCE(?6, name_key) RETURNING updated_at, state"""
 
 
 def append(context: Context, op: ledger.Append) -> Steps[Outcome]:
@@ -36,7 +35,10 @@ def append(context: Context, op: ledger.Append) -> Steps[Outcome]:
         moved = yield ADVANCE_MAIN, (op.table_id, op.version, context.at, context.by, op.head, op.named)
         if not moved:
             raise (yield from refusal(context.index, op))
-        at = moved[0][0]
+        at, state = moved[0]
+        if state == State.DECLARED:
+            # Apart: with every commit it would write what is indexed by the state.
+            yield "UPDATE tables SET state = 'live' WHERE id = ?1", (op.table_id,)
     else:
         at = context.at
     if op.parts:

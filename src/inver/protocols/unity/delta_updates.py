@@ -19,28 +19,11 @@ from inver.services.delta.types import Changes, Proposal
 
 T = TypeVar("T")
 
-_PLAIN = {wire.AddCommit, wire.SetLatestBackfilledVersion}
-
 
 class Updating(msgspec.Struct, frozen=True):
     uuid: str
     etag: str | None
     actions: dict[type, Any]
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether all that it depends on is the table's id and its version."""
-        return self.etag is None and self.actions.keys() <= _PLAIN
-
-    def plain_proposal(self) -> Proposal:
-        commit = self._action(wire.AddCommit)
-        published = self._action(wire.SetLatestBackfilledVersion)
-        return Proposal(
-            table_id=self.uuid,
-            info=None if commit is None else commit.commit.info(),
-            published=None if published is None else published.latest_published_version,
-            uniform=None if commit is None or commit.uniform is None else commit.uniform.uniform(),
-        )
 
     def proposal(self, table: Table) -> Proposal:
         if self._action(wire.UpdateSnapshotVersion) and table.kind is not TableKind.EXTERNAL:
@@ -49,8 +32,15 @@ class Updating(msgspec.Struct, frozen=True):
                 "of its own",
                 field="updates",
             )
-        return msgspec.structs.replace(
-            self.plain_proposal(), changes=self._changes(), expect_etag=_counter(table, self.etag)
+        commit = self._action(wire.AddCommit)
+        published = self._action(wire.SetLatestBackfilledVersion)
+        return Proposal(
+            table_id=self.uuid,
+            info=None if commit is None else commit.commit.info(),
+            published=None if published is None else published.latest_published_version,
+            changes=self._changes(),
+            uniform=None if commit is None or commit.uniform is None else commit.uniform.uniform(),
+            expect_etag=_counter(table, self.etag),
         )
 
     def _action(self, kind: type[T]) -> T | None:
@@ -83,6 +73,25 @@ class Updating(msgspec.Struct, frozen=True):
         _require_apart(given, "properties")
         _require_apart(given, "domains")
         return Changes(**given) if given else None
+
+
+def plain_proposal(body: wire.Update) -> Proposal | None:
+    """Of an update that depends on nothing but the table's id and version; None for any other."""
+    requirements = body.requirements
+    if len(requirements) != 1 or type(requirements[0]) is not wire.AssertTableUuid:
+        return None
+    info = published = uniform = None
+    for action in body.updates:
+        if type(action) is wire.AddCommit and info is None:
+            info = action.commit.info()
+            uniform = None if action.uniform is None else action.uniform.uniform()
+        elif type(action) is wire.SetLatestBackfilledVersion and published is None:
+            published = action.latest_published_version
+        else:
+            return None
+    if info is None:
+        return None
+    return Proposal(table_id=requirements[0].uuid.lower(), info=info, published=published, uniform=uniform)
 
 
 def read_update(body: wire.Update) -> Updating:

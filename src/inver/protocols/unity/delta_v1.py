@@ -17,7 +17,7 @@ from inver.protocols.unity import delta_answers as answers
 from inver.protocols.unity import delta_wire as wire
 from inver.protocols.unity.coding import caller, decode, ok, required, secret
 from inver.protocols.unity.credentials import table_access
-from inver.protocols.unity.delta_updates import Updating, read_update
+from inver.protocols.unity.delta_updates import Updating, plain_proposal, read_update
 from inver.protocols.unity.locating import Locating
 from inver.services import intents as ask
 from inver.services.catalogs import Catalogs
@@ -153,10 +153,10 @@ class DeltaRoutes:
 
     def update(self, request: Request) -> Awaitable[Response]:
         asks = caller(request)
-        update = read_update(decode(request, _update))
-        if not update.is_plain or not self._delta.is_known_as(asks, update.uuid, request.args):
-            return self._updated(request, asks, update)
-        proposal = update.plain_proposal()
+        body = decode(request, _update)
+        proposal = plain_proposal(body)
+        if proposal is None or not self._delta.is_known_as(asks, proposal.table_id, request.args):
+            return self._updated(request, asks, read_update(body))
         if not self._delta.follows(proposal):
             return self._proposed(asks, proposal)
 

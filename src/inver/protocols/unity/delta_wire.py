@@ -38,22 +38,14 @@ class Protocol(Body):
         )
 
 
-class Clustering(msgspec.Struct, rename="camel"):
-    clustering_columns: list[list[str]]
-
-
-class RowTracking(msgspec.Struct, rename="camel"):
-    row_id_high_water_mark: Long
-
-
 class Domains(msgspec.Struct, forbid_unknown_fields=True):
     """A domain that is not known here is refused: to drop it in silence would lose it."""
 
-    clustering: Clustering | None = msgspec.field(default=None, name="delta.clustering")
-    row_tracking: RowTracking | None = msgspec.field(default=None, name="delta.rowTracking")
+    clustering: delta.Clustering | None = msgspec.field(default=None, name=delta.CLUSTERING)
+    row_tracking: delta.RowTracking | None = msgspec.field(default=None, name=delta.ROW_TRACKING)
 
     def domains(self) -> dict[str, Any]:
-        given = {"delta.clustering": self.clustering, "delta.rowTracking": self.row_tracking}
+        given = {delta.CLUSTERING: self.clustering, delta.ROW_TRACKING: self.row_tracking}
         return {name: msgspec.to_builtins(value) for name, value in given.items() if value is not None}
 
 

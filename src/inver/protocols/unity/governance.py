@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TypeAlias
 from urllib.parse import parse_qs
 
 import msgspec
 
-from inver.domain.principals import Principal, PrincipalInfo
+from inver.domain.principals import PrincipalInfo
 from inver.domain.securables import METASTORE_ID, SecurableKind
-from inver.errors import Invalid, Stale, Unauthenticated
+from inver.errors import Invalid
 from inver.protocols.http import Request, Response, Route
-from inver.protocols.oauth import ISSUED_TYPE, answer_token_request
+from inver.protocols.oauth import ISSUED_TYPE, TOKEN_EXCHANGE, Authenticate, answer_token_request, renew
 from inver.protocols.unity import wire
 from inver.protocols.unity.coding import caller, decode, encode, full_name, ok, secret
 from inver.services.access import missing
-from inver.services.context import Caller
 from inver.services.grants import SecurableRef
 from inver.services.permissions import Held, PermissionChange, Permissions
 from inver.services.principals import Principals
-from inver.services.tokens import ACCESS_TOKEN_MS, Issued, Tokens
-
-Authenticate: TypeAlias = Callable[[bytes | None, str], "Principal | Awaitable[Principal]"]
+from inver.services.tokens import ACCESS_TOKEN_MS, Tokens
 
 _update = msgspec.json.Decoder(wire.UpdatePermissions).decode
 
 PERMISSIONS = "/permissions/{securable_type}/{full_name}"
-TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 _FORGET = ((b"Set-Cookie", b"UC_TOKEN=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict"),)
 _PARTS = {SecurableKind.CATALOG: 1, SecurableKind.SCHEMA: 2}
 
@@ -101,7 +95,7 @@ class ControlRoutes:
         subject = form.get("subject_token", [])
         if len(subject) != 1 or not subject[0].isascii():
             raise Invalid("subject_token is required once", field="subject_token")
-        issued = await self._exchange(subject[0].encode(), request)
+        issued = await renew(subject[0], request, self._tokens, self._authenticate)
         body = {
             "access_token": issued.secret.reveal(),
             "issued_token_type": ISSUED_TYPE,
@@ -109,20 +103,6 @@ class ControlRoutes:
             "expires_in": ACCESS_TOKEN_MS // 1000,
         }
         return secret(body)
-
-    async def _exchange(self, token: bytes, request: Request) -> Issued:
-        while True:
-            try:
-                found = self._authenticate(b"Bearer " + token, request.client)
-                principal = found if isinstance(found, Principal) else await found
-            except Unauthenticated:
-                raise Unauthenticated("subject_token is not a token of this catalog") from None
-            asks = Caller(principal, request.request_id)
-            # Grants may change in between; the subject is then authenticated anew, as nobody else is.
-            with suppress(Stale):
-                return await self._tokens.create(
-                    asks, None, "exchange", principal.scope, ACCESS_TOKEN_MS // 1000
-                )
 
     def logout(self, request: Request) -> Response:
         """Tokens are shown in a header and revoked by their holder; a cookie is only forgotten."""

@@ -11,12 +11,10 @@ from typing import Any
 import msgspec
 
 from inver.domain import delta, ledger
-from inver.domain.delta import CommitSummary
+from inver.domain.delta import CLUSTERING, CommitSummary
 from inver.domain.tables import Table
 from inver.errors import Invalid
 from inver.services.delta.types import Changes
-
-CLUSTERING = "delta.clustering"
 
 _decode = msgspec.json.decode
 _encode = msgspec.json.encode
@@ -33,42 +31,47 @@ def completed(changes: Changes | None, summary: CommitSummary, columns: bytes) -
     found: dict[str, Any] = {}
     if summary.protocol is not None and told.protocol is msgspec.UNSET:
         found["protocol"] = summary.protocol
-    if summary.metadata is not None:
-        if told.partition_columns is msgspec.UNSET:
-            found["partition_columns"] = summary.metadata.partition_columns
-        fields = _fields_of_schema(summary.metadata.schema)
-        if told.columns is msgspec.UNSET and fields != _fields_of_columns(columns):
+    if summary.metadata is not None and told.partition_columns is msgspec.UNSET:
+        found["partition_columns"] = summary.metadata.partition_columns
+    if summary.metadata is not None or isinstance(told.columns, bytes):
+        fields = before = _fields_of_columns(columns)
+        if summary.metadata is not None:
+            fields = fields_of_schema(summary.metadata.schema)
+        if isinstance(told.columns, bytes):
+            _require_same(_fields_of_columns(told.columns), fields)
+        elif fields != before:
             found["columns"] = _encode(fields)
     if CLUSTERING in summary.domains and CLUSTERING not in {*told.set_domains, *told.remove_domains}:
         clustering = summary.domains[CLUSTERING]
         if clustering is None:
             found["remove_domains"] = (*told.remove_domains, CLUSTERING)
         else:
-            found["set_domains"] = {**told.set_domains, CLUSTERING: _clustering(clustering)}
+            read = delta.read_domain(CLUSTERING, clustering)
+            found["set_domains"] = {**told.set_domains, CLUSTERING: read}
     return msgspec.structs.replace(told, **found) if found else changes
 
 
 def compare(table: Table, append: ledger.Append, summary: CommitSummary) -> None:
-    head = delta.head_of(append.head if append.head is not None else table.head)
-    if summary.protocol is not None:
-        declared, written = head.protocol, summary.protocol
-        if set(declared.writer_features) != set(written.writer_features) or (
-            declared.min_reader,
-            declared.min_writer,
-        ) != (written.min_reader, written.min_writer):
-            raise Invalid("the staged commit has another protocol than the request", field="protocol")
+    """What the file does not say stays as it was, so the request must not say otherwise."""
+    before = delta.head_of(table.head)
+    head = before if append.head is None else delta.head_of(append.head)
+    declared, written = head.protocol, summary.protocol or before.protocol
+    if set(declared.writer_features) != set(written.writer_features) or (
+        declared.min_reader,
+        declared.min_writer,
+    ) != (written.min_reader, written.min_writer):
+        raise Invalid("the staged commit has another protocol than the request", field="protocol")
     metadata = summary.metadata
-    if metadata is None:
-        return
-    if metadata.properties.get(delta.TABLE_ID) != table.id:
+    if metadata is not None and metadata.properties.get(delta.TABLE_ID) != table.id:
         raise Invalid(f"the staged commit has another {delta.TABLE_ID}", field=delta.TABLE_ID)
-    if tuple(metadata.partition_columns) != tuple(head.partition_columns):
+    partition = before.partition_columns if metadata is None else metadata.partition_columns
+    if tuple(partition) != tuple(head.partition_columns):
         raise Invalid(
             "the staged commit has other partition columns than the request", field="partition-columns"
         )
 
 
-def _fields_of_schema(schema: bytes) -> list[dict[str, Any]]:
+def fields_of_schema(schema: bytes) -> list[dict[str, Any]]:
     try:
         fields = _decode(schema)["fields"]
         return [_field(each) for each in fields]
@@ -92,8 +95,27 @@ def _field(given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _clustering(configuration: str) -> dict[str, Any]:
+def _require_same(told: list[dict[str, Any]], written: list[dict[str, Any]]) -> None:
     try:
-        return {"clusteringColumns": _decode(configuration)["clusteringColumns"]}
-    except (msgspec.DecodeError, KeyError, TypeError, RecursionError):
-        raise Invalid(f"the staged commit has no valid {CLUSTERING}", field="domain-metadata") from None
+        same = _shape(told) == _shape(written)
+    except (AttributeError, RecursionError):
+        # What cannot be walked through is no schema, and certainly not the one in the request.
+        same = False
+    if not same:
+        raise Invalid("the staged commit has other columns than the request", field="columns")
+
+
+def _shape(given: Any) -> Any:
+    """Names and types alone: what else a field says may be lost on the way through a dialect."""
+    match given:
+        case str():
+            return given.replace(" ", "").lower()
+        case list():
+            return [(each.get("name"), _shape(each.get("type"))) for each in given]
+        case {"type": "struct", "fields": fields}:
+            return "struct", _shape(fields)
+        case {"type": "array", "elementType": element}:
+            return "array", _shape(element)
+        case {"type": "map", "keyType": key, "valueType": value}:
+            return "map", _shape(key), _shape(value)
+    return given

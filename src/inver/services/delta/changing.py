@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -9,7 +10,6 @@ import msgspec
 from inver.domain import delta, ledger
 from inver.domain.delta import CommitInfo, DeltaHead, Uniform
 from inver.domain.locations import Location
-from inver.domain.tables import Table
 from inver.errors import Invalid
 from inver.ports import FullTable
 from inver.services.delta.types import Changes
@@ -59,14 +59,21 @@ def changed(
     if not isinstance(changes.snapshot_timestamp, msgspec.UnsetType):
         replacing["updated_timestamp"] = changes.snapshot_timestamp
     if uniform is not None:
-        replacing["uniform"] = _checked_uniform(full.table, info, properties, uniform)
+        check_uniform(full.table.location, properties, uniform)
+        if info is not None and uniform.converted_version != info.version:
+            raise Invalid(
+                "converted_delta_version must be the version of this commit",
+                field="uniform.iceberg.converted_delta_version",
+            )
+        replacing["uniform"] = uniform
     after = msgspec.structs.replace(head, **replacing)
     if head.managed:
         delta.require_managed(full.table.id, after.protocol, properties)
     columns = changes.columns
-    names: tuple[str, ...] = ()
-    if not isinstance(columns, msgspec.UnsetType):
-        names = tuple(str(each["name"]) for each in msgspec.json.decode(columns) if "name" in each)
+    if not isinstance(changes.partition_columns, msgspec.UnsetType):
+        standing = full.details.columns if isinstance(columns, msgspec.UnsetType) else columns
+        check_partitions(changes.partition_columns, standing)
+    names = () if isinstance(columns, msgspec.UnsetType) else column_names(columns)
     return after, ledger.Definition(
         comment=changes.comment, properties=properties, columns=columns, column_names=names
     )
@@ -82,19 +89,24 @@ def _merged(current: dict[str, str], changes: Changes) -> dict[str, str]:
     return {key: value for key, value in merged.items() if key not in changes.remove_properties}
 
 
-def _checked_uniform(
-    table: Table, info: CommitInfo | None, properties: dict[str, str], uniform: Uniform
-) -> Uniform:
+def check_uniform(location: str, properties: Mapping[str, str], uniform: Uniform) -> None:
+    """Iceberg metadata is for tables that have it, and lies where their readers may look."""
     if "iceberg" not in properties.get(_UNIFORM, "").split(","):
         raise Invalid(f"uniform needs the property {_UNIFORM} with iceberg", field="uniform")
-    root, place = Location.parse(table.location), Location.parse(uniform.metadata_location, field="uniform")
+    root, place = Location.parse(location), Location.parse(uniform.metadata_location, field="uniform")
     if not root.contains(place) or root == place:
         raise Invalid(
             "metadata_location must lie below the table's location", field="uniform.iceberg.metadata_location"
         )
-    if info is not None and uniform.converted_version != info.version:
-        raise Invalid(
-            "converted_delta_version must be the version of this commit",
-            field="uniform.iceberg.converted_delta_version",
-        )
-    return uniform
+
+
+def check_partitions(names: Sequence[str], columns: bytes) -> None:
+    """Each is a column; nothing is known of a table whose columns nobody has told."""
+    known = {name.lower() for name in column_names(columns)}
+    for name in names:
+        if known and name.lower() not in known:
+            raise Invalid(f"the partition column {name!r} is no column", field="partition-columns")
+
+
+def column_names(columns: bytes) -> tuple[str, ...]:
+    return tuple(str(column["name"]) for column in msgspec.json.decode(columns) if "name" in column)

@@ -23,7 +23,7 @@ from inver.domain.ledger import Reason, Receipt, Transaction
 from inver.domain.locations import Location
 from inver.domain.tables import Table, is_managed_delta
 from inver.domain.uuids import is_uuid
-from inver.errors import Conflict, Invalid, NotFound
+from inver.errors import Conflict, Invalid, NotFound, PreconditionFailed
 from inver.ports import FullTable, Store
 from inver.services.access import Access, missing
 from inver.services.context import Caller
@@ -77,9 +77,9 @@ class Commits:
         info, published = proposal.info, proposal.published
         if info is None and published is None and proposal.changes is None:
             raise Invalid("neither a commit nor a published version is given", field="commit_info")
-        if not is_uuid(proposal.table_id):
-            raise Invalid("table_id is not a UUID", field="table_id")
-        if not proposal.table_id.islower():
+        if self._places.known(proposal.table_id) is None:
+            if not is_uuid(proposal.table_id):
+                raise Invalid("table_id is not a UUID", field="table_id")
             proposal = msgspec.structs.replace(proposal, table_id=proposal.table_id.lower())
         if info is not None:
             delta.check_commit_info(info)
@@ -132,8 +132,11 @@ class Commits:
             return self._commit(caller, proposal, info)
         if not is_plain(summary):
             return self._commit(caller, proposal, info)
-        deciding = self._decide(caller, _append(proposal.table_id, info, summary))
-        return self._decided(proposal, info, data, deciding)
+        seen = None
+        if proposal.published:
+            seen = self._publishing.glance(proposal.table_id, place.objects, proposal.published)
+        append = _append(proposal.table_id, info, summary, seen)
+        return self._decided(proposal, info, data, self._decide(caller, append))
 
     async def _when_read(self, caller: Caller, proposal: Proposal, info: CommitInfo, place: Place) -> Receipt:
         try:
@@ -173,14 +176,13 @@ class Commits:
     def _decided(
         self, proposal: Proposal, info: CommitInfo, data: bytes, deciding: Awaitable[Receipt]
     ) -> asyncio.Future[Receipt]:
-        future = asyncio.ensure_future(deciding)
-        future.add_done_callback(lambda done: self._follow(proposal, info, data, done))
+        future = deciding if isinstance(deciding, asyncio.Future) else asyncio.ensure_future(deciding)
+        future.add_done_callback(partial(self._follow, proposal, info, data))
         return future
 
     def _follow(
         self, proposal: Proposal, info: CommitInfo, data: bytes, done: asyncio.Future[Receipt]
     ) -> None:
-        table_id = proposal.table_id
         error = None if done.cancelled() else done.exception()
         if isinstance(error, Conflict):
             for detail in error.conflicts:
@@ -188,17 +190,20 @@ class Commits:
                     self._learn(detail.subject, detail.current)
         if done.cancelled() or error is not None:
             return
-        if data:
-            self._publishing.keep(table_id, info.file_name, data)
-        self.settle(proposal, info)
+        receipt = done.result()
+        if data and not receipt.replayed:
+            self._publishing.keep(proposal.table_id, info.version, data)
+        self.settle(proposal, info, receipt.published)
 
-    def settle(self, proposal: Proposal, info: CommitInfo) -> None:
-        """A proposal is decided: what follows from it."""
-        table_id = proposal.table_id
+    def settle(self, proposal: Proposal, info: CommitInfo, marked: int | None = None) -> None:
+        """A proposal is decided: what follows from it. `marked` is how far the ledger knows the log to go."""
+        table_id, publishing = proposal.table_id, self._publishing
         self._learn(table_id, info.version)
-        self._publishing.soon(table_id)
-        if proposal.published:
-            self._publishing.told(table_id, proposal.published)
+        publishing.soon(table_id)
+        if marked is not None:
+            publishing.marked(table_id, marked)
+        if proposal.published and (marked is None or marked < proposal.published):
+            publishing.told(table_id, proposal.published)
 
     def _learn(self, table_id: str, version: int) -> None:
         known = self._newest.get(table_id, -1)
@@ -220,8 +225,7 @@ class Commits:
         if info.version <= table.version:
             # Made for a state that is past: whatever else is wrong with it, it is late or a repetition.
             return _append(table.id, info, None)
-        if proposal.published is not None and proposal.published > table.version:
-            raise Invalid("the published version is above the last version", field="latest_published_version")
+        _require_published(table, proposal)
         summary = await self._staged_or_ratified(table, info) if self._verify else None
         append = _append(table.id, info, summary)
         changes = proposal.changes
@@ -275,14 +279,15 @@ class Commits:
     async def _notice(self, caller: Caller, proposal: Proposal) -> None:
         """A client says that it has published; we look before we believe."""
         table = (await self._table(caller, proposal)).table
-        assert proposal.published is not None
-        if proposal.published > table.version:
-            raise Invalid("the published version is above the last version", field="latest_published_version")
+        _require_published(table, proposal)
+        if proposal.expect_etag is not None and proposal.expect_etag != table.etag:
+            raise PreconditionFailed(f"the table has the etag etag-{table.etag}")
         await self._publishing.publish(table.id)
 
     async def _alter(self, caller: Caller, proposal: Proposal) -> Receipt:
         """A change of metadata without a commit."""
         full = await self._table(caller, proposal)
+        _require_published(full.table, proposal)
         assert proposal.changes is not None
         head, definition = changed(full, None, proposal.changes, proposal.uniform)
         principal = caller.principal
@@ -315,6 +320,11 @@ class Commits:
         return full
 
 
+def _require_published(table: Table, proposal: Proposal) -> None:
+    if proposal.published is not None and proposal.published > table.version:
+        raise Invalid("the published version is above the last version", field="latest_published_version")
+
+
 def require_location(table: Table, location: str | None) -> None:
     """`file:/x`, `file:///x` and `/x` are one place, with or without a slash at the end."""
     if location is None:
@@ -323,7 +333,9 @@ def require_location(table: Table, location: str | None) -> None:
         raise Invalid("table_uri is not the location of this table", field="table_uri")
 
 
-def _append(table_id: str, info: CommitInfo, summary: CommitSummary | None) -> ledger.Append:
+def _append(
+    table_id: str, info: CommitInfo, summary: CommitSummary | None, published: int | None = None
+) -> ledger.Append:
     """The staged file's name is the token: the same file for the same version is the same commit."""
     return ledger.Append(
         table_id=table_id,
@@ -332,6 +344,7 @@ def _append(table_id: str, info: CommitInfo, summary: CommitSummary | None) -> l
         operation=(summary.operation if summary else None) or "WRITE",
         payload=_encode(info),
         counts=_encode(summary.counts) if summary else None,
+        published=published,
     )
 
 

@@ -32,6 +32,9 @@ AT_ONCE = 16
 FILES = 200
 CONTENT, CONTENTS = 4_096, 2_000
 """Up to this many staged files of this many bytes are remembered until they are published."""
+TABLES = 20_000
+GLANCE = 8
+"""So many versions are looked for in the log on the way of a commit."""
 LAST_VERSION = 2**63 - 1
 
 _infos = msgspec.json.Decoder(list[CommitInfo]).decode
@@ -46,7 +49,8 @@ class Publishing:
         self._delay_s = delay_s
         self._waiting: dict[str, None] = {}
         self._told: dict[str, int] = {}
-        self._contents: dict[tuple[str, str], bytes] = {}
+        self._contents: dict[tuple[str, int], bytes] = {}
+        self._marked: dict[str, int] = {}
         self.published = 0
         self.failed = 0
 
@@ -54,18 +58,43 @@ class Publishing:
         """There is something to publish, unless its writer does."""
         self._waiting[table_id] = None
 
-    def keep(self, table_id: str, file_name: str, data: bytes) -> None:
-        """A staged file that was read for its commit need not be read again, if it is small."""
+    def keep(self, table_id: str, version: int, data: bytes) -> None:
+        """The staged file of a ratified commit need not be read again, if it is small."""
         if len(data) > CONTENT:
             return
         if len(self._contents) >= CONTENTS:
             self._contents.clear()
-        self._contents[table_id, file_name] = data
+        self._contents[table_id, version] = data
+
+    def glance(self, table_id: str, objects: ObjectStore, version: int) -> int | None:
+        """The version up to which a writer says that it has published, if that is seen at once to be so."""
+        marked = self._marked.get(table_id)
+        if marked is None or not 0 < version - marked <= GLANCE:
+            return None
+        for each in range(marked + 1, version + 1):
+            known = self._contents.get((table_id, each))
+            if known is None or objects.get_at_once(delta.published_name(each)) != known:
+                return None
+        return version
 
     def told(self, table_id: str, version: int) -> None:
         """A writer says that it has published up to this version: we look before we believe."""
         if self._told.get(table_id, -1) < version:
             self._told[table_id] = version
+
+    def marked(self, table_id: str, version: int) -> None:
+        """The ledger says that the log goes up to this version."""
+        before = self._marked.get(table_id)
+        if before is None:
+            if len(self._marked) >= TABLES:
+                self._marked.clear()
+        elif version <= before:
+            return
+        elif version - before <= GLANCE:
+            for each in range(before + 1, version + 1):
+                if self._contents.pop((table_id, each), None) is not None:
+                    self.published += 1
+        self._marked[table_id] = version
 
     async def run(self) -> None:
         """Until cancelled: what was committed here soon, what others left behind now and then."""
@@ -89,7 +118,7 @@ class Publishing:
         try:
             await self._copy(table_id, LAST_VERSION, reached)
         finally:
-            await self._store.mark_published(reached)
+            await self._mark(reached)
 
     async def _publish_all(self, due: Mapping[str, int]) -> None:
         tables = iter(due.items())
@@ -97,9 +126,14 @@ class Publishing:
             reached: dict[str, int] = {}
             await asyncio.gather(*(self._try(table_id, last, reached) for table_id, last in some))
             try:
-                await self._store.mark_published(reached)
+                await self._mark(reached)
             except Exception:
                 log.exception("published commits could not be marked")
+
+    async def _mark(self, reached: Mapping[str, int]) -> None:
+        await self._store.mark_published(reached)
+        for table_id, version in reached.items():
+            self.marked(table_id, version)
 
     async def _try(self, table_id: str, last: int, reached: dict[str, int]) -> None:
         try:
@@ -129,7 +163,7 @@ class Publishing:
                 raise await _refusal(objects, some[count])
 
     def _source(self, table_id: str, commit: CommitInfo) -> str | bytes:
-        known = self._contents.pop((table_id, commit.file_name), None)
+        known = self._contents.pop((table_id, commit.version), None)
         return delta.staged_name(commit.file_name) if known is None else known
 
     async def _scan(self) -> None:

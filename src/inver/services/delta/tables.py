@@ -16,14 +16,15 @@ from inver.domain.ledger import Receipt, Transaction, Work
 from inver.domain.locations import Location
 from inver.domain.names import check_name, dotted, path_key
 from inver.domain.tables import Format, State, Table, TableKind, is_managed_delta
-from inver.errors import AlreadyExists, Forbidden, Invalid, NotFound, Stale, Unavailable
+from inver.errors import AlreadyExists, Forbidden, Invalid, NotFound, Refused, Stale, Unavailable
 from inver.ids import new_id
 from inver.ports import FullTable, LogTail, ObjectStore, Store
 from inver.services.access import Access, missing
 from inver.services.context import Caller
 from inver.services.delta.chains import Chains
+from inver.services.delta.changing import check_partitions, check_uniform, column_names
 from inver.services.delta.commits import Commits, require_location
-from inver.services.delta.first_version import description, first_head, first_payload
+from inver.services.delta.first_version import description, first_columns, first_head, first_payload
 from inver.services.delta.reports import check_report
 from inver.services.delta.types import (
     CommitReport,
@@ -124,12 +125,14 @@ class DeltaTables:
         if table.created_by != caller.principal.id:
             raise Forbidden("only who staged a table can finish it")
         fingerprint = sha256(_encode(new, order="sorted")).hexdigest()
-        if table.state is State.LIVE:
+        taken = await self._store.table_by_name(catalog, path, name)
+        if table.state is State.LIVE or (taken is not None and taken.id == table.id):
             return await self._created_before(table, fingerprint)
-        if await self._store.table_by_name(catalog, path, name) is not None:
+        if taken is not None:
             raise AlreadyExists(f"table {dotted(new.name)!r} already exists", kind="table")
         data, summary = await self._first_version(table)
-        head, properties = first_head(table.id, new, summary)
+        head, properties = first_head(table.id, table.location, new, summary)
+        columns = first_columns(new, summary)
         first = ledger.Append(
             table_id=table.id,
             version=0,
@@ -142,8 +145,8 @@ class DeltaTables:
         definition = ledger.Definition(
             comment=new.comment if new.comment is not None else description(summary),
             properties=properties,
-            columns=new.columns,
-            column_names=column_names(new.columns),
+            columns=columns,
+            column_names=column_names(columns),
         )
         operation = ledger.FinishTable(
             table_id=table.id,
@@ -152,7 +155,14 @@ class DeltaTables:
             first=first,
             definition=definition,
         )
-        await self._decide(caller, self._clock.now_ms(), operation)
+        try:
+            await self._decide(caller, self._clock.now_ms(), operation)
+        except Refused:
+            # The same request may have been sent twice at once, and the other one was decided.
+            finished = await self._store.table_by_id(table.id)
+            if finished is None or finished.state is not State.LIVE:
+                raise
+            return await self._created_before(finished, fingerprint)
         return _loaded(await self._full(table.id))
 
     async def register(
@@ -167,6 +177,10 @@ class DeltaTables:
         head: DeltaHead | None = None,
     ) -> Loaded:
         """An external table: its files and its log belong to others. `head` is what is known of the log."""
+        if head is not None:
+            check_partitions(head.partition_columns, columns)
+            if head.uniform is not None:
+                check_uniform(location, properties or {}, head.uniform)
         intent = CreateTable(
             name=name,
             format=format,
@@ -380,7 +394,3 @@ def _loaded(full: FullTable) -> Loaded:
         updated_by=full.updated_by,
         properties=delta.shown_properties(head, full.details.properties),
     )
-
-
-def column_names(columns: bytes) -> tuple[str, ...]:
-    return tuple(str(column["name"]) for column in msgspec.json.decode(columns) if "name" in column)
