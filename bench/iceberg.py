@@ -26,7 +26,7 @@ from bench import iceberg_wire as wire
 from bench.iceberg_load import Outcome, Plan, Slot, run
 from bench.iceberg_wire import FIRST_ID, NAMESPACE, Table
 from bench.ledger import QUIET, Options
-from bench.machine import await_quiet
+from bench.machine import await_quiet, spread
 from bench.results import Load
 from bench.servers import API, running_inver
 from tests.fixtures.iceberg_java import running_reference
@@ -285,6 +285,7 @@ def serving(options: Options) -> Iterator[Pair]:
     """Ours on SQLite, and the reference where it can be started."""
     with ExitStack() as stack:
         root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="inver-bench-")))
+        spread(root)
         folders = [root / OURS, root / REFERENCE]
         for folder in folders:
             folder.mkdir()

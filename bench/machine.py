@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import platform
 import sqlite3
+import struct
 import subprocess
 import tempfile
 import time
@@ -150,3 +152,21 @@ def _machine() -> float:
     with open("/proc/stat") as file:
         user, nice, system, _idle, _iowait, _irq, _softirq, steal = map(int, file.readline().split()[1:9])
     return (user + nice + system + steal) / TICKS
+
+
+_GET_FLAGS, _SET_FLAGS, _TOP = 0x80086601, 0x40086602, 0x20000
+
+
+def spread(folder: Path) -> None:
+    """Let folders made here lie where nobody has lately removed files, on file systems that can be told so.
+
+    An ext4 without a journal looks at every file that was removed around a new one in the last minutes.
+    """
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        flags = struct.unpack("l", fcntl.ioctl(handle, _GET_FLAGS, struct.pack("l", 0)))[0]
+        fcntl.ioctl(handle, _SET_FLAGS, struct.pack("l", flags | _TOP))
+    except OSError:
+        pass
+    finally:
+        os.close(handle)

@@ -66,6 +66,20 @@ def test_streams_are_chunked(client: RawClient) -> None:
     assert client.answer().body == b"next"
 
 
+@pytest.mark.parametrize("count", [0, 1, 200, 5_000])
+def test_what_is_there_in_pieces_is_sent_with_its_length(client: RawClient, count: int) -> None:
+    whole = b"".join(bytes([65 + number % 26]) * 1000 for number in range(count))
+    target = f"/echo/pieces?count={count}"
+    client.send(request("GET", target) + request("GET", "/echo/body", b"next"))
+    answer = client.answer()
+    assert (answer.header("Content-Length"), answer.body) == (str(len(whole)), whole)
+    assert client.answer().body == b"next"
+    head = client.ask(request("HEAD", target), method="HEAD")
+    assert (head.header("Content-Length"), head.body) == (str(len(whole)), b"")
+    last = client.ask(request("GET", target, None, "Connection: close"))
+    assert (last.header("Connection"), last.body) == ("close", whole)
+
+
 def test_http_10_streams_until_the_end(client: RawClient) -> None:
     answer = client.ask(request("GET", "/echo/stream", None, "Connection: keep-alive", version="HTTP/1.0"))
     assert answer.header("Transfer-Encoding") is None

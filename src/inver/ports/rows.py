@@ -134,7 +134,7 @@ class TableNames(msgspec.Struct, frozen=True):
     """As much of tables as a long listing needs: names in order, and by name what is of another format."""
 
     names: list[str]
-    others: dict[str, tuple[Format, bytes]]
+    others: dict[str, tuple[Format, bytes | None]]
 
 
 class KeyTaken(Exception):

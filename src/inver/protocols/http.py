@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 from urllib.parse import parse_qs
 
@@ -105,6 +105,34 @@ class Request:
         if "\x00" in values[0]:
             raise Invalid(f"query parameter {name!r} contains NUL", field=name)
         return values[0]
+
+
+class Pieces:
+    """A streamed body that is there already: who can, sends its pieces at once and without joining them."""
+
+    __slots__ = ("_rest", "all")
+
+    def __init__(self, pieces: Sequence[bytes]) -> None:
+        self.all = pieces
+        self._rest = iter(pieces)
+
+    def __aiter__(self) -> Pieces:
+        return self
+
+    async def __anext__(self) -> bytes:
+        for piece in self._rest:
+            return piece
+        raise StopAsyncIteration
+
+    def take(self, size: int) -> list[bytes]:
+        """The next ones, until they come to so many bytes."""
+        taken: list[bytes] = []
+        for piece in self._rest if size > 0 else ():
+            taken.append(piece)
+            size -= len(piece)
+            if size <= 0:
+                break
+        return taken
 
 
 class Response(msgspec.Struct):

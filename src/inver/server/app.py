@@ -9,6 +9,7 @@ import os
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import cache
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -187,7 +188,8 @@ class App:
             iceberg.ViewRoutes(services.views, services.view_relations),
         ]
         old = self.settings.iceberg.expired_as_419
-        return iceberg.Iceberg(self.services.tokens, services.namespaces, rooms, old)
+        tokens = self.services.tokens
+        return iceberg.Iceberg(tokens, self.authenticator, services.namespaces, rooms, old)
 
     def _lance(self, credentials: Credentials) -> Face:
         services = self.services.lance
@@ -374,9 +376,14 @@ def write_ready_file(path: Path, url: str, management_url: str) -> None:
 
 
 def _summarize(data: bytes) -> CommitSummary:
+    return _delta_summarizer()(data)
+
+
+@cache
+def _delta_summarizer() -> Callable[[bytes], CommitSummary]:
     from inver.formats.delta_commit import summarize
 
-    return summarize(data)
+    return summarize
 
 
 def _read_manifest(data: bytes) -> Manifest:

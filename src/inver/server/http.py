@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from time import monotonic
 from typing import cast
 
 import msgspec
 
 from inver.errors import InverError, Overloaded
-from inver.protocols.http import BadMessage, Request, Response
+from inver.protocols.http import BadMessage, Pieces, Request, Response
 from inver.server.application import Application, Pending, log_failure
 from inver.server.forwarded import Proxies
 from inver.server.reader import BODY, HEAD, IDLE, Reader
@@ -26,6 +26,8 @@ from inver.server.wire import CLOSE, CONTINUE, KEEP_ALIVE, bodiless, encode, enc
 # How long a client may take to read the last answer. Closing at once, with input unread, would
 # reset the connection and often take the answer with it.
 LINGER = 2.0
+# More than this is sent no faster than its client takes it.
+AT_ONCE = 256 * 1024
 
 
 class Hub:
@@ -204,6 +206,8 @@ class Connection(asyncio.Protocol):
 
     def _answer(self, request: Request, response: Response) -> None:
         body = response.body
+        if isinstance(body, Pieces) and self._send(request, response, body.all):
+            return
         if not isinstance(body, bytes):
             self._valve.moved = monotonic()
             self._stream = asyncio.get_running_loop().create_task(self._pour(request, response, body))
@@ -223,6 +227,22 @@ class Connection(asyncio.Protocol):
                 self._transport.write(head)
             if line or self._reader.closed:
                 self._answered()
+
+    def _send(self, request: Request, response: Response, pieces: Sequence[bytes]) -> bool:
+        """The whole of a body that is there already; False where it needs the care of a stream."""
+        if self._lost or not 0 < (response.length or 0) <= AT_ONCE:
+            return False
+        if bodiless(request.method, response.status):
+            return False
+        line = self._connection_line()
+        try:
+            head = encode_head(response, False, self._hub.date, request.request_id, line)
+        except ValueError:
+            return False
+        self._transport.writelines((head, *pieces))
+        if line or self._reader.closed:
+            self._answered()
+        return True
 
     async def _pour(self, request: Request, response: Response, pieces: AsyncIterator[bytes]) -> None:
         try:

@@ -6,9 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from time import monotonic
 
-from inver.protocols.http import Request
+from inver.protocols.http import Pieces, Request
 from inver.server.application import log_failure
 from inver.server.wire import LAST_CHUNK, chunk
+
+_TOGETHER = 256 * 1024
+"""Of what is there already, so much is given to the transport before others have their turn."""
 
 
 class Valve:
@@ -46,6 +49,8 @@ async def pour(
     while piece is not None:
         if piece:  # an empty chunk would be the last one
             transport.write(chunk(piece) if chunked else piece)
+        if not chunked and isinstance(pieces, Pieces) and (more := pieces.take(_TOGETHER)):
+            transport.writelines(more)
         valve.moved = monotonic()
         if valve.open:
             # An iterator that never has to wait must not keep the loop from everybody else.

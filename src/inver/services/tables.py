@@ -88,7 +88,7 @@ class Tables:
         if shows_all_inside(standing, chain, SecurableKind.TABLE):
             return await self._store.table_names(schema.id, after, limit, format, views)
         names: list[str] = []
-        others: dict[str, tuple[Format, bytes]] = {}
+        others: dict[str, tuple[Format, bytes | None]] = {}
         while len(names) < limit:
             page = await self._seen_one_by_one(standing, chain, after, MAX_PAGE, views)
             for each in page:

@@ -182,7 +182,15 @@ _WAITING = (
     "ALTER TABLE records DROP COLUMN data",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _CARE, _FILES_OF_RUNS, _WAITING)
+_LISTING = (
+    # All that a long list of names needs, beside each other. It does not change with a commit.
+    """CREATE INDEX tables_listed ON tables (schema_id, name_key, name, format, kind, state)
+        WHERE state IN ('live', 'declared')""",
+    # What such a list leaves out: a column for it would be written with every commit.
+    "CREATE INDEX tables_bare ON tables (schema_id, name_key) WHERE head IS NULL",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _CARE, _FILES_OF_RUNS, _WAITING, _LISTING)
 LATEST = len(MIGRATIONS)
 
 _READ = "SELECT value FROM meta WHERE key = 'schema_version'"

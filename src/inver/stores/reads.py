@@ -7,8 +7,9 @@ import msgspec
 from inver.domain.events import Event
 from inver.domain.idempotency import KeyedRequest, KeyRecord
 from inver.domain.ledger import MAX_OPERATIONS
+from inver.domain.names import name_key
 from inver.domain.securables import Catalog, Schema
-from inver.domain.tables import Format, State, Table, TableDetails, TableKind
+from inver.domain.tables import NAMED, Format, State, Table, TableDetails, TableKind
 from inver.ports import Commit, TableNames, WorkItem
 from inver.stores.deciding import SEPARATOR
 from inver.stores.sql import Row, Steps, many, one
@@ -174,15 +175,40 @@ def tables_after(schema_id: str, name_key: str, limit: int, views: bool) -> Step
     )
 
 
-def table_names(schema_id: str, name_key: str, limit: int, format: Format, views: bool) -> Steps[TableNames]:
-    rows = yield (
-        f"""SELECT t.name, NULLIF(t.format, ?4), CASE WHEN t.format = ?4 THEN NULL ELSE t.head END
-            FROM tables t WHERE t.schema_id = ?1 AND t.name_key > ?2 AND t.state IN ('live', 'declared')
-            AND t.head IS NOT NULL AND {only(views)} ORDER BY t.name_key LIMIT ?3""",
-        (schema_id, name_key, limit, format),
-    )
-    others = {row[0]: (_FORMATS[row[1]], row[2]) for row in rows if row[1] is not None}
-    return TableNames([row[0] for row in rows], others)
+def table_names(schema_id: str, after: str, limit: int, format: Format, views: bool) -> Steps[TableNames]:
+    """By an index alone, without a look at the tables; `after` is a key."""
+    names: list[str] = []
+    others: dict[str, tuple[Format, bytes | None]] = {}
+    while True:
+        rows = yield (
+            f"""SELECT t.name, NULLIF(t.format, ?4) FROM tables t
+                WHERE t.schema_id = ?1 AND t.name_key > ?2 AND t.state IN ('live', 'declared')
+                AND {only(views)} ORDER BY t.name_key LIMIT ?3""",
+            (schema_id, after, limit - len(names), format),
+        )
+        if not rows:
+            return TableNames(names, others)
+        first, after = after, name_key(rows[-1][0])
+        bare = yield (
+            """SELECT name, state FROM tables
+               WHERE schema_id = ?1 AND name_key > ?2 AND name_key <= ?3 AND head IS NULL""",
+            (schema_id, first, after),
+        )
+        found = [row[0] for row in rows]
+        if left_out := {name for name, state in bare if state in NAMED}:
+            found = [name for name in found if name not in left_out]
+        names += found
+        foreign = {row[0]: (_FORMATS[row[1]], None) for row in rows if row[1] is not None}
+        if foreign:
+            heads = yield (
+                f"""SELECT t.name, t.format, t.head FROM tables t WHERE t.schema_id = ?1 AND t.name_key > ?2
+                    AND t.name_key <= ?3 AND t.state IN ('live', 'declared') AND t.format <> ?4
+                    AND {only(views)}""",
+                (schema_id, first, after, format),
+            )
+            others |= foreign | {row[0]: (_FORMATS[row[1]], row[2]) for row in heads}
+        if not left_out or len(names) >= limit:
+            return TableNames(names, others)
 
 
 def only(views: bool) -> str:

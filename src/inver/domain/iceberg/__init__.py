@@ -23,7 +23,7 @@ from inver.domain.iceberg.documents import Snapshots, table_document
 from inver.domain.iceberg.failures import IllegalArgument, RequirementFailed, StaleCommit
 from inver.domain.iceberg.files import is_gzip
 from inver.domain.iceberg.registration import from_document
-from inver.domain.iceberg.replays import is_applied
+from inver.domain.iceberg.replays import has_snapshots, is_applied
 from inver.domain.iceberg.requests import (
     CommitRequest,
     CreateTable,
@@ -70,6 +70,7 @@ __all__ = [
     "document",
     "from_document",
     "from_view_document",
+    "has_snapshots",
     "is_applied",
     "is_gzip",
     "load",

@@ -82,6 +82,7 @@ class TableBuilder(Layout):
         self._previous_file = head.metadata_location
         self._previous_ms = head.last_updated_ms
         self._added: dict[int, int] = {}
+        self._snapshots: list[Snapshot] = []
         self._log: list[tuple[int, int]] = []
         self._removed = False
         self._taken_back: tuple[Snapshot, ...] = ()
@@ -106,6 +107,7 @@ class TableBuilder(Layout):
             state=state,
             head=encode(head),
             parts=parts,
+            added=tuple(self._snapshots),
             removed_files=removed_files,
             taken_back=self._taken_back,
         )
@@ -156,6 +158,7 @@ class TableBuilder(Layout):
             self._take_rows(snapshot.first_row_id, snapshot.added_rows)
         draft.put(SNAPSHOT, key, body)
         self._added[snapshot.snapshot_id] = snapshot.timestamp_ms
+        self._snapshots.append(snapshot)
         self.changed = True
 
     def set_snapshot_ref(self, update: SetSnapshotRef) -> None:
@@ -346,10 +349,11 @@ class TableBuilder(Layout):
 
     def _finish_metadata_log(self) -> tuple[str, ...]:
         """Note the file that was current, and say which ones fall out of the log and may be deleted."""
+        head, draft = self.head, self.draft
+        # Asked of new tables too: with a number that is none, nothing could be committed to one.
+        most = max(1, whole_number(head.properties, PREVIOUS_VERSIONS_MAX, DEFAULT_PREVIOUS_VERSIONS))
         if self._previous_file is None:
             return ()
-        head, draft = self.head, self.draft
-        most = max(1, whole_number(head.properties, PREVIOUS_VERSIONS_MAX, DEFAULT_PREVIOUS_VERSIONS))
         removed: tuple[str, ...] = ()
         surplus = draft.count(METADATA_LOG) - most + 1
         if surplus > 0:

@@ -72,6 +72,15 @@ def is_applied(state: State, request: CommitRequest) -> bool:
         return False
 
 
+def has_snapshots(state: State, request: CommitRequest) -> bool:
+    """Whether the request brings snapshots, and the table has them all, whatever became of the rest of it."""
+    added = [update for update in request.updates if isinstance(update, AddSnapshot)]
+    try:
+        return bool(added) and all(_has_snapshot(state, update) for update in added)
+    except Invalid:
+        return False
+
+
 def _holds(state: State, head: Head, update: Update, request: CommitRequest) -> bool:
     match update:
         case AddSnapshot():

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
-_SMALL = 64
+_FEW = 8
+_SMALL = _FEW * _FEW
 _LARGE = _SMALL * _SMALL
+_WITHIN = {_LARGE: _SMALL, _SMALL: _FEW}
+"""The blocks of which a larger one is made, and which it replaces."""
 
 
 class _Log:
@@ -35,9 +38,9 @@ class _Log:
         if found is None:
             found = b",".join(self.bodies[start : start + size])
             self.joined[start, size] = found
-            if size == _LARGE:
-                for small in range(start, start + size, _SMALL):
-                    self.joined.pop((small, _SMALL), None)
+            if within := _WITHIN.get(size):
+                for small in range(start, start + size, within):
+                    self.joined.pop((small, within), None)
         return found
 
 
@@ -122,8 +125,11 @@ class Series:
             elif not at % _SMALL and at + _SMALL <= end:
                 out.append(log.block(at, _SMALL))
                 at += _SMALL
+            elif not at % _FEW and at + _FEW <= end:
+                out.append(log.block(at, _FEW))
+                at += _FEW
             else:
-                stop = min(end, at - at % _SMALL + _SMALL)
+                stop = min(end, at - at % _FEW + _FEW)
                 out.append(b",".join(log.bodies[at:stop]))
                 at = stop
 

@@ -92,12 +92,14 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     """One new version: what to store of it, and the state that it leads to.
 
     `removed_files` are metadata files that nothing names any more, to be deleted after the decision.
-    `taken_back` are rewrites of care that made way for a writer, newest first.
+    `added` are the snapshots that it brings, `taken_back` rewrites of care that made way for a writer, newest
+    first.
     """
 
     state: State
     head: bytes
     parts: tuple[Part, ...] = ()
+    added: tuple[Snapshot, ...] = ()
     removed_files: tuple[str, ...] = ()
     taken_back: tuple[Snapshot, ...] = ()
     changed: bool = True

@@ -41,6 +41,8 @@ class Keys:
         self.tag = f"{','.join(delegation)};{vended.access if vended else ''}" if delegation else ""
         if Location.parse(location).scheme == "s3":
             self.config |= storage
+            # Settings may change while clients remember what they were told.
+            self.tag += "".join(f";{name}={value}" for name, value in storage.items())
         if vended is not None and vended.keys is not None:
             # Keys are never the same twice, so an answer that holds some is never found unchanged.
             self.tag += f";{vended.keys.expires_at}"
@@ -49,6 +51,7 @@ class Keys:
             # Older clients look for keys here.
             self.config |= given
         elif signs and SIGNING in delegation:
+            self.tag += ";signed"
             signer = url + "/sign"
             self.config |= {
                 "s3.remote-signing-enabled": "true",

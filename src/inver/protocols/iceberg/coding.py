@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from base64 import b64decode, urlsafe_b64encode
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
 from inver.errors import Invalid
-from inver.protocols.http import Request, Response
+from inver.protocols.http import Pieces, Request, Response
 from inver.protocols.http import decode as decode_body
 from inver.services.context import Caller
 from inver.services.iceberg.naming import Identifier
@@ -18,7 +18,7 @@ SEPARATOR = "\x1f"
 PAGE = 1_000
 EVERYTHING = 2**63
 LARGE = 256 * 1024
-"""More than this is sent in pieces."""
+"""More than this takes a while to send, in which its pieces are looked at one by one."""
 WHOLE = 16 * 1024
 """Smaller pieces are put together; for larger ones that costs more than sending each."""
 
@@ -91,9 +91,9 @@ async def page(
     token, size = request.param("pageToken"), request.param("pageSize")
     limit = EVERYTHING
     if size is not None:
-        if not (size.isascii() and size.isdigit() and 0 < len(size) < 10 and int(size)):
+        if not (size.isascii() and size.isdigit() and len(size) < 20 and int(size)):
             raise Invalid("pageSize must be a positive whole number", field="pageSize")
-        limit = int(size)
+        limit = min(int(size), EVERYTHING)
     elif token is not None:
         limit = PAGE
     found, after = await fetch(_name_of(token) if token else "", limit)
@@ -103,9 +103,12 @@ async def page(
 def _name_of(token: str) -> str:
     """A token is the last name of the page before; names may come and go between two pages."""
     try:
-        return urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
+        name = b64decode(token + "=" * (-len(token) % 4), b"-_", validate=True).decode()
     except ValueError:
-        raise Invalid("pageToken is not one that this server gave", field="pageToken") from None
+        name = ""
+    if not name or "\x00" in name:
+        raise Invalid("pageToken is not one that this server gave", field="pageToken")
+    return name
 
 
 def ok(body: Any, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Response:
@@ -113,23 +116,29 @@ def ok(body: Any, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Response:
 
 
 def pieces(parts: Sequence[bytes], headers: tuple[tuple[bytes, bytes], ...] = ()) -> Response:
-    """A body that comes in pieces; a large one goes out as it is taken, without a copy of it all."""
+    """A body that comes in pieces, which only a small one is copied together from.
+
+    For a larger copy memory would have to be fetched from the system with each answer.
+    """
     size = sum(map(len, parts))
-    if size <= LARGE:
+    if size < WHOLE:
         return Response(200, b"".join(parts), headers=headers)
-    return Response(200, _stream(parts), headers=headers, length=size)
+    return Response(200, Pieces(parts if size <= LARGE else _joined(parts)), headers=headers, length=size)
 
 
-async def _stream(parts: Sequence[bytes]) -> AsyncIterator[bytes]:
+def _joined(parts: Sequence[bytes]) -> list[bytes]:
+    """Small pieces put together, and the others as they are."""
+    out: list[bytes] = []
     waiting: list[bytes] = []
     size = 0
     for part in parts:
         if len(part) >= WHOLE and waiting:
-            yield b"".join(waiting)
+            out.append(b"".join(waiting))
             waiting, size = [], 0
         waiting.append(part)
         size += len(part)
         if size >= WHOLE:
-            yield b"".join(waiting)
+            out.append(part if len(waiting) == 1 else b"".join(waiting))
             waiting, size = [], 0
-    yield b"".join(waiting)
+    out.append(b"".join(waiting))
+    return out

@@ -105,7 +105,11 @@ class NamespaceRoutes:
     async def functions(self, request: Request) -> Response:
         """There are none; whether there is such a namespace is a question all the same."""
         await self._namespaces.get(caller(request), *namespace(request))
-        return ok(wire.Listing([], None))
+
+        async def none(after: str, limit: int) -> tuple[list[wire.TableIdentifier], str | None]:
+            return [], None
+
+        return ok(wire.Listing(*await page(none, request)))
 
     async def function(self, request: Request) -> Response:
         catalog, path = namespace(request)

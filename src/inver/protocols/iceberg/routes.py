@@ -8,7 +8,7 @@ from typing import Protocol
 from inver.protocols.http import Request, Response, Route
 from inver.protocols.iceberg.errors import render
 from inver.protocols.iceberg.namespaces import ConfigRoutes
-from inver.protocols.oauth import answer_token_request
+from inver.protocols.oauth import Authenticate, answer_renewing
 from inver.services.iceberg.namespaces import Namespaces
 from inver.services.tokens import Tokens
 
@@ -21,9 +21,15 @@ class Iceberg:
     mounts = ("/iceberg", "/api/2.1/unity-catalog/iceberg", "/api/catalog")
 
     def __init__(
-        self, tokens: Tokens, namespaces: Namespaces, rooms: Sequence[Room], expired_as_419: bool = False
+        self,
+        tokens: Tokens,
+        authenticate: Authenticate,
+        namespaces: Namespaces,
+        rooms: Sequence[Room],
+        expired_as_419: bool = False,
     ) -> None:
         self._tokens = tokens
+        self._authenticate = authenticate
         self._expired = 419 if expired_as_419 else 401
         offered = [route for room in rooms for route in room.routes()]
         config = ConfigRoutes(namespaces, [f"{route.method} {route.template}" for route in offered])
@@ -34,4 +40,4 @@ class Iceberg:
         return render(error, request, self._expired)
 
     async def token(self, request: Request) -> Response:
-        return await answer_token_request(request, self._tokens)
+        return await answer_renewing(request, self._tokens, self._authenticate)

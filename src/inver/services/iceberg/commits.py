@@ -83,7 +83,7 @@ class Commits:
                     self.drafts.remember(caller, groups, drafts)
                     return found
                 except (Conflict, NotFound, AlreadyExists) as lost:
-                    if not left or not _was_overtaken(lost):
+                    if not left or not was_overtaken(lost):
                         raise
                     await asyncio.sleep(WAIT_S * (ATTEMPTS - left))
         raise AssertionError("the last attempt returns or raises")
@@ -170,7 +170,7 @@ class Commits:
         return [outcome for outcome in outcomes if not isinstance(outcome, BaseException)]
 
 
-def _was_overtaken(lost: Refused) -> bool:
+def was_overtaken(lost: Refused) -> bool:
     """Whether others changed the tables meanwhile; what the client got wrong is not tried again.
 
     A table that came or went is looked for once more, and the answer says so in the client's words.

@@ -143,8 +143,9 @@ def _whole(state: State, current: int, added: Sequence[Snapshot]) -> Whole:
     if last is None and (body := snapshots.get(str(current))) is not None:
         last = read_snapshot(body)
     summary = (last.summary or {}) if last is not None else {}
-    positions, equalities = (_number(summary, f"total-{kind}-deletes") for kind in ("position", "equality"))
-    made, kept = (_number(summary, f"manifests-{what}") for what in ("created", "kept"))
+    positions = _number(summary, "total-position-deletes")
+    equalities = _number(summary, "total-equality-deletes")
+    made, kept = _number(summary, "manifests-created"), _number(summary, "manifests-kept")
     return Whole(
         _number(summary, "total-data-files"),
         _number(summary, "total-files-size"),
@@ -157,8 +158,10 @@ def _whole(state: State, current: int, added: Sequence[Snapshot]) -> Whole:
 
 
 def _number(summary: Mapping[str, str], word: str) -> int | None:
-    text = summary.get(word, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+    text = summary.get(word)
+    if text is None or not (text.isascii() and text.isdigit() and len(text) < 19):
+        return None
+    return int(text)
 
 
 def _column(field: dict[str, Any], position: int) -> dict[str, Any]:

@@ -9,13 +9,13 @@ import msgspec
 from inver.domain import iceberg, ledger
 from inver.domain.grants import Action
 from inver.domain.iceberg import Change, CommitRequest, State
-from inver.domain.iceberg.snapshots import Snapshot, read_snapshot
 from inver.domain.iceberg.state import unchanged
-from inver.domain.iceberg.updates import AddSnapshot, AssignUuid
+from inver.domain.iceberg.updates import AddSnapshot, AssertTableUuid, AssignUuid
 from inver.domain.ledger import Operation, Work
 from inver.domain.names import check_name, name_key
 from inver.domain.tables import Format, Table, TableKind
-from inver.errors import Conflict, Invalid
+from inver.domain.uuids import is_uuid
+from inver.errors import AlreadyExists, Conflict, Invalid, NotFound, OutcomeUnknown
 from inver.ids import new_id, random_uuid
 from inver.services.access import Access
 from inver.services.context import Caller
@@ -68,14 +68,22 @@ class Drafts:
                 raise naming.taken(identifier, view, table.kind is TableKind.VIEW)
         else:
             find = self._finder.view if view else self._finder.table
-            table = await find(caller, identifier, Action.COMMIT)
+            try:
+                table = await find(caller, identifier, Action.COMMIT)
+            except NotFound:
+                await self._doubt(requests)
+                raise
         held = await self._states.of(table)
         try:
             change = iceberg.commit(held.state, requests, now_ms=self._desk.now(), file_id=random_uuid())
         except (Conflict, Invalid):
             # Sent again by who did not hear the answer: the snapshot is in the table, and its files in use.
             if not all(_is_applied(held.state, request) for request in requests):
+                _doubt(held.state, requests)
+                await self._doubt(requests, held.state.head.uuid)
                 raise
+            if requests[0].is_create:
+                await self._require_shown(caller, table)
             change = unchanged(held.state)
         if not change.changed:
             return Draft(table.id, held.version, change)
@@ -118,13 +126,12 @@ class Drafts:
         table_id: str,
         site: Site,
         change: Change,
-        added: tuple[Snapshot, ...] = (),
     ) -> Draft:
         """A new table or view with its first version."""
-        self._places.check(change.state, None, added)
+        self._places.check(change.state, None, change.added)
         columns, names = columns_of(iceberg.current_schema(change.state))
         properties = change.state.head.properties
-        operation, payload, counts = history_of(change.state, added, "create")
+        operation, payload, counts = history_of(change.state, change.added, "create")
         create = ledger.CreateTable(
             id=table_id,
             schema_id=home.schema.id,
@@ -151,6 +158,26 @@ class Drafts:
         )
         return Draft(table_id, 0, change, (*site.ways, create, append))
 
+    async def _require_shown(self, caller: Caller, table: Table) -> None:
+        """Who made a table need not be who may see what it has become."""
+        chain = await self._access.table_chain(caller, table)
+        if not await self._access.permits(caller, Action.LOAD, chain):
+            raise OutcomeUnknown("the request was applied, and its table may not be loaded now")
+
+    async def _doubt(self, requests: Sequence[CommitRequest], looked_at: str = "") -> None:
+        """The table may have another name by now, or be dropped: its files are in use all the same."""
+        ids = {
+            requirement.uuid.lower()
+            for request in requests
+            if _adds_snapshots(request)
+            for requirement in request.requirements
+            if isinstance(requirement, AssertTableUuid) and is_uuid(requirement.uuid)
+        }
+        for table_id in ids - {looked_at.lower()}:
+            table = await self._finder.by_id(table_id)
+            if table is not None and is_iceberg(table):
+                _doubt((await self._states.of(table)).state, requests)
+
     async def _next(
         self,
         caller: Caller,
@@ -171,7 +198,7 @@ class Drafts:
     def _version(
         self, table: Table, held: Held, change: Change, requests: Sequence[CommitRequest], site: Site | None
     ) -> Draft:
-        added = added_snapshots(requests)
+        added = change.added
         self._places.check(change.state, held.state, added)
         operation, payload, counts = history_of(change.state, added, _action(requests), change.taken_back)
         append = ledger.Append(
@@ -213,24 +240,30 @@ class Drafts:
         site = await self._places.returned(caller, home, head.uuid, head.location)
         assigned = any(type(update) is AssignUuid for request in requests for update in request.updates)
         table_id = head.uuid.lower() if site.kind is TableKind.MANAGED or not assigned else new_id()
-        return self.creation(home, identifier, table_id, site, change, added_snapshots(requests))
+        made = await self._finder.by_id(table_id) if assigned else None
+        if made is not None:
+            if is_iceberg(made):
+                _doubt((await self._states.of(made)).state, requests)
+            raise AlreadyExists(f"the id {table_id} is that of another table", kind="id")
+        return self.creation(home, identifier, table_id, site, change)
 
 
-def added_snapshots(requests: Sequence[CommitRequest]) -> tuple[Snapshot, ...]:
-    return tuple(
-        read_snapshot(bytes(update.snapshot))
-        for request in requests
-        for update in request.updates
-        if type(update) is AddSnapshot
-    )
+def _doubt(state: State, requests: Sequence[CommitRequest]) -> None:
+    """A commit that was applied is not refused, whatever has become of it since."""
+    if any(iceberg.has_snapshots(state, request) for request in requests):
+        raise OutcomeUnknown("the snapshot is in the table, which has changed since")
 
 
 def _is_applied(state: State, request: CommitRequest) -> bool:
     """A staged table has an id that nobody else knows; one without a snapshot is recognised by that alone."""
-    if request.is_create and not added_snapshots([request]):
+    if request.is_create and not _adds_snapshots(request):
         ids = [update.uuid.lower() for update in request.updates if type(update) is AssignUuid]
         return ids == [state.head.uuid.lower()]
     return iceberg.is_applied(state, request)
+
+
+def _adds_snapshots(request: CommitRequest) -> bool:
+    return any(type(update) is AddSnapshot for update in request.updates)
 
 
 def _action(requests: Sequence[CommitRequest]) -> str:

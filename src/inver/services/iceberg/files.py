@@ -120,18 +120,21 @@ class Files:
         folder = location.ancestors()[-1]
         store, path = self._find(folder.canonical, location.canonical)
         try:
-            data = await store.get(path)
+            data = await store.get_range(path, 0, MAX_METADATA + 1)
         except NotFound:
             raise NotFound(f"Failed to open input stream for file: {location.text}", kind="file") from None
+        if len(data) > MAX_METADATA:
+            raise Invalid(
+                f"a metadata file has at most {MAX_METADATA} bytes to be read here", field="metadata-location"
+            )
         if iceberg.is_gzip(location.canonical) or data[:2] == b"\x1f\x8b":
             data = await asyncio.to_thread(_unpacked, data)
         return data
 
     def _find_beside(self, root: str, file: str) -> tuple[ObjectStore, str]:
         """From the folder above a table's own, unless the server may use none there."""
-        above = known_place(root).ancestors()
         with suppress(Forbidden):
-            return self._find(above[-1].canonical if above else root, file)
+            return self._find(_above(root), file)
         return self._find(root, file)
 
     def _find(self, root: str, file: str) -> tuple[ObjectStore, str]:
@@ -155,13 +158,22 @@ known_place = lru_cache(maxsize=10_000)(Location.parse)
 """Locations of tables, which are asked for with every commit."""
 
 
+@lru_cache(maxsize=10_000)
+def _above(root: str) -> str:
+    above = known_place(root).ancestors()
+    return above[-1].canonical if above else root
+
+
 def _own_file(state: State) -> str | None:
     """A metadata file that is ours to look after; None for one that is durable by itself, in an object store,
     and for one that was registered from elsewhere, which is somebody else's."""
-    root, place = known_place(state.head.location), state.head.metadata_location
-    if place is None or not root.is_local or not root.contains(Location.parse(place)):
+    location, place = state.head.location, state.head.metadata_location
+    root = known_place(location)
+    if place is None or not root.is_local:
         return None
-    return place
+    # What the server has named itself is spelled as the location is.
+    usual = place.startswith(location + "/metadata/") and "/" not in place[len(location) + 10 :]
+    return place if usual or root.contains(Location.parse(place)) else None
 
 
 def _packed(document: bytes) -> bytes:

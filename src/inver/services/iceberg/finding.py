@@ -46,6 +46,10 @@ class Finder:
         """Whatever has the name, table or view of any format, whoever asks."""
         return await self._store.table_by_name(identifier.catalog, identifier.namespace, identifier.name)
 
+    async def by_id(self, table_id: str) -> Table | None:
+        """Whatever has the id, dropped tables too, whoever asks."""
+        return await self._store.table_by_id(table_id)
+
     async def table(self, caller: Caller, identifier: Identifier, action: Action) -> Table:
         return await self._relation(caller, identifier, action, view=False)
 

@@ -9,7 +9,7 @@ import msgspec
 from inver.domain.idempotency import KeyedRequest
 from inver.domain.ledger import Receipt
 from inver.domain.securables import Catalog, Schema
-from inver.errors import AlreadyExists, NotEmpty, NotFound, PreconditionFailed
+from inver.errors import AlreadyExists, NotEmpty, NotFound, OutcomeUnknown, PreconditionFailed
 from inver.services.catalogs import Catalogs, Changes
 from inver.services.context import Caller
 from inver.services.iceberg import naming
@@ -76,7 +76,13 @@ class Namespaces:
 
         request = ("create-namespace", catalog, path, properties)
         made = await self._desk.once(caller, request, make)
-        return await self.get(caller, catalog, path) if isinstance(made, Receipt) else made
+        if not isinstance(made, Receipt):
+            return made
+        try:
+            return await self.get(caller, catalog, path)
+        except NotFound:
+            # To say that it is not there would say that it was never made.
+            raise OutcomeUnknown("the namespace was made, and is not to be seen any more") from None
 
     async def drop(self, caller: Caller, catalog: str, path: Sequence[str]) -> None:
         async def drop(keyed: KeyedRequest | None) -> None:

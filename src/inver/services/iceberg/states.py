@@ -6,9 +6,8 @@ Whether a version is the newest one is asked of the database every time.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Iterable, Sequence
-from weakref import WeakValueDictionary
+from collections import OrderedDict, deque
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
@@ -83,32 +82,31 @@ class Turns:
     """
 
     def __init__(self) -> None:
-        # Whoever has or awaits a turn keeps its lock alive.
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        # By table that somebody has the turn of: those who wait for it.
+        self._taken: dict[str, deque[asyncio.Future[None]]] = {}
 
-    def of(self, keys: Iterable[str]) -> Turn:
+    def of(self, keys: Collection[str]) -> Turn:
         """All of them, in one order for everybody."""
-        locks = []
-        for key in sorted(set(keys)):
-            lock = self._locks.get(key)
-            if lock is None:
-                lock = self._locks[key] = asyncio.Lock()
-            locks.append(lock)
-        return Turn(locks)
+        return Turn(self._taken, sorted(keys))
 
 
 class Turn:
-    __slots__ = ("_locks", "_taken")
+    __slots__ = ("_keys", "_mine", "_taken")
 
-    def __init__(self, locks: Sequence[asyncio.Lock]) -> None:
-        self._locks = locks
-        self._taken = 0
+    def __init__(self, taken: dict[str, deque[asyncio.Future[None]]], keys: Sequence[str]) -> None:
+        self._taken = taken
+        self._keys = keys
+        self._mine = 0
 
     async def __aenter__(self) -> None:
         try:
-            for lock in self._locks:
-                await lock.acquire()
-                self._taken += 1
+            for key in self._keys:
+                waiting = self._taken.get(key)
+                if waiting is None:
+                    self._taken[key] = deque()
+                else:
+                    await self._wait(key, waiting)
+                self._mine += 1
         except BaseException:
             self._let_go()
             raise
@@ -116,9 +114,29 @@ class Turn:
     async def __aexit__(self, *_: object) -> None:
         self._let_go()
 
+    async def _wait(self, key: str, waiting: deque[asyncio.Future[None]]) -> None:
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting.append(turn)
+        try:
+            await turn
+        except BaseException:
+            if turn.done() and not turn.cancelled():
+                # Given, and cancelled before it could be taken.
+                self._pass(key)
+            raise
+
     def _let_go(self) -> None:
-        for lock in self._locks[: self._taken]:
-            lock.release()
+        for key in self._keys[: self._mine]:
+            self._pass(key)
+
+    def _pass(self, key: str) -> None:
+        waiting = self._taken[key]
+        while waiting:
+            turn = waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        del self._taken[key]
 
 
 def _size(parts: Iterable[Part]) -> int:
