@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ import msgspec
 from bench import iceberg_wire as wire
 from bench.iceberg_load import Outcome, Plan, Slot, run
 from bench.iceberg_wire import FIRST_ID, NAMESPACE, Table
-from bench.ledger import QUIET, Options
+from bench.ledger import QUIET, Options, that_counts
 from bench.machine import await_quiet, spread
 from bench.results import Load
 from bench.servers import API, running_inver
@@ -45,6 +44,9 @@ GROUP = 10
 GROUPS = 64
 WARM_S = 5.0
 """A Java machine is not itself before it has worked for a while."""
+
+TURNS = 3
+"""Runs of each measurement: their tables are new every time, which takes a while."""
 
 PARTS = ("append", "load", "list", "rename", "transaction")
 
@@ -218,16 +220,20 @@ class Pair:
         self._warm()
         for size in SIZES:
             for connections in (each for each in CONNECTIONS if each in self.options.connections):
-                for subject in self.subjects:
-                    measure = partial(subject.append, size, connections, self.options.seconds)
-                    yield self._measure(subject, f"append-{size.snapshots}", connections, measure)
+
+                def append(subject: Subject, size: Size = size, connections: int = connections) -> Outcome:
+                    return subject.append(size, connections, self.options.seconds)
+
+                yield from self._measure(f"append-{size.snapshots}", connections, append)
 
     def tables(self) -> Iterator[Load]:
         tables = {subject.name: subject.register(SOME, OLD) for subject in self.subjects}
         for how in ("full", "refs", "unchanged"):
-            for subject in self.subjects:
-                measure = partial(subject.load, tables[subject.name], how, SOME, self.options.seconds)
-                yield self._measure(subject, f"load-{how}", SOME, measure)
+
+            def load(subject: Subject, how: str = how) -> Outcome:
+                return subject.load(tables[subject.name], how, SOME, self.options.seconds)
+
+            yield from self._measure(f"load-{how}", SOME, load)
 
     def lists(self) -> Iterator[Load]:
         with ThreadPoolExecutor() as pool:
@@ -237,18 +243,19 @@ class Pair:
             ("all", "", LISTED),
             ("page", f"?pageToken=&pageSize={page}", page),
         ):
-            for subject in self.subjects:
-                measure = partial(subject.list, query, number, SOME, self.options.seconds)
-                yield self._measure(subject, f"list-{what}", SOME, measure)
+
+            def ask(subject: Subject, query: str = query, number: int = number) -> Outcome:
+                return subject.list(query, number, SOME, self.options.seconds)
+
+            yield from self._measure(f"list-{what}", SOME, ask)
 
     def renames(self) -> Iterator[Load]:
-        for subject in self.subjects:
-            yield self._measure(subject, "rename", SOME, partial(subject.rename, SOME, self.options.seconds))
+        yield from self._measure("rename", SOME, lambda subject: subject.rename(SOME, self.options.seconds))
 
     def transactions(self) -> Iterator[Load]:
-        for subject in self.subjects:
-            measure = partial(subject.transaction, SOME, self.options.seconds)
-            yield self._measure(subject, f"transaction-{GROUP}", SOME, measure)
+        yield from self._measure(
+            f"transaction-{GROUP}", SOME, lambda subject: subject.transaction(SOME, self.options.seconds)
+        )
 
     def _warm(self) -> None:
         for subject in self.subjects:
@@ -256,28 +263,26 @@ class Pair:
                 for _ in range(2):
                     subject.append(SIZES[0], SOME, WARM_S)
 
-    def _measure(self, subject: Subject, what: str, connections: int, measure: Callable[[], Outcome]) -> Load:
-        """The first quiet run, or of several noisy ones the least noisy."""
-        best: Outcome | None = None
-        for _ in range(self.options.attempts):
-            await_quiet(QUIET, self.options.patience_s)
-            outcome = measure()
-            if best is None or outcome.usage.foreign < best.usage.foreign:
-                best = outcome
-            if best.usage.foreign <= QUIET:
-                break
-        assert best is not None
-        usage, answers = best.usage, best.answers
-        return Load(
-            subject=f"{subject.name}-iceberg-{what}",
-            connections=connections,
-            per_s=answers.count / usage.seconds,
-            p50_ms=answers.p50_ms,
-            p99_ms=answers.p99_ms,
-            cpu_us={name: 1e6 * seconds / answers.count for name, seconds in usage.groups.items()},
-            generator=usage.own / usage.seconds,
-            foreign=usage.foreign,
-        )
+    def _measure(self, what: str, connections: int, measure: Callable[[Subject], Outcome]) -> Iterator[Load]:
+        """In turns, so that whatever else changes meanwhile is felt by all; of each the run that counts."""
+        outcomes: list[list[Outcome]] = [[] for _ in self.subjects]
+        for _ in range(min(TURNS, self.options.attempts)):
+            for subject, made in zip(self.subjects, outcomes, strict=True):
+                await_quiet(QUIET, self.options.patience_s)
+                made.append(measure(subject))
+        for subject, made in zip(self.subjects, outcomes, strict=True):
+            best = that_counts(made, lambda outcome: outcome.answers.count)
+            usage, answers = best.usage, best.answers
+            yield Load(
+                subject=f"{subject.name}-iceberg-{what}",
+                connections=connections,
+                per_s=answers.count / usage.seconds,
+                p50_ms=answers.p50_ms,
+                p99_ms=answers.p99_ms,
+                cpu_us={name: 1e6 * seconds / answers.count for name, seconds in usage.groups.items()},
+                generator=usage.own / usage.seconds,
+                foreign=usage.foreign,
+            )
 
 
 @contextmanager

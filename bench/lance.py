@@ -26,7 +26,7 @@ import msgspec
 
 from bench import lance_load
 from bench.ledger import QUIET, Options
-from bench.machine import await_quiet, sample, usage
+from bench.machine import await_quiet, sample, spread, usage
 from bench.results import Load
 from bench.servers import running_inver
 from tests.fixtures.clients import ClientMissing, client
@@ -239,6 +239,7 @@ def serving(options: Options) -> Iterator[Pair]:
             yield Pair(subjects, options)
             return
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="inver-bench-"))
+        spread(Path(folder))
         adapter = stack.enter_context(_adapter(str(home.python), folder))
         subjects.append(adapter)
         yield Pair(subjects, options)

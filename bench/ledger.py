@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 import statistics
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Protocol, TypeVar
 
 import msgspec
 
 from bench.load import Outcome, Plan, Slot, run
-from bench.machine import await_quiet, memory_mb
+from bench.machine import Usage, await_quiet, memory_mb
 from bench.results import Growth, Hot, Load, Memory, Start
 from bench.servers import Server, migrate, running_inver
 from bench.wire import COMMITS
@@ -22,6 +23,14 @@ QUIET = 0.03
 OLD = 10_000
 YOUNG = 10
 STRETCH = 190
+
+
+class Measured(Protocol):
+    @property
+    def usage(self) -> Usage: ...
+
+
+T = TypeVar("T", bound=Measured)
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -178,15 +187,19 @@ def starts(store: str, postgres: PostgresServer | None, options: Options) -> Sta
 
 
 def fastest(measure: Callable[[], Outcome], options: Options) -> Outcome:
-    """The fastest of the quiet runs, or of noisy ones the least noisy.
-
-    A host that is shared takes CPU without showing it, and by that can only make a run slower.
-    """
     outcomes = []
     for _ in range(options.attempts):
         await_quiet(QUIET, options.patience_s)
         outcomes.append(measure())
+    return that_counts(outcomes, lambda outcome: outcome.ok)
+
+
+def that_counts(outcomes: Sequence[T], answered: Callable[[T], int]) -> T:
+    """The fastest of the quiet runs, or of noisy ones the least noisy.
+
+    A host that is shared takes CPU without showing it, and by that can only make a run slower.
+    """
     quiet = [outcome for outcome in outcomes if outcome.usage.foreign <= QUIET]
     if not quiet:
         return min(outcomes, key=lambda outcome: outcome.usage.foreign)
-    return max(quiet, key=lambda outcome: outcome.ok / outcome.usage.seconds)
+    return max(quiet, key=lambda outcome: answered(outcome) / outcome.usage.seconds)

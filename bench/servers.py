@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from bench.load import Slot
+from bench.machine import spread
 
 START_SECONDS = 30
 API = "/api/management/v1"
@@ -66,6 +67,7 @@ def running_inver(database: str | None, arguments: Sequence[str] = ()) -> Iterat
     """`inver serve` with a home of its own: SQLite, or the migrated PostgreSQL `database`."""
     with tempfile.TemporaryDirectory(prefix="inver-bench-") as folder:
         home = Path(folder)
+        spread(home)
         command = [sys.executable, "-m", "inver", "serve", "--home", str(home / "home"), "--port", "0"]
         command += arguments
         if database is not None:
