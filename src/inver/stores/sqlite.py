@@ -7,9 +7,9 @@ slow one there is that thread. What queues up meanwhile is the next batch.
 The log is moved into the database in two steps: most of it beside the writer, on a connection of
 its own; then the rest while the writer waits, since only a log that is wholly moved begins anew.
 
-A transaction of one append, the common case, writes nothing unless its one guarded UPDATE wins, so
-it needs no SAVEPOINT; every other request has its own. A batch that breaks in an unforeseen
-way is rolled back and run again request by request, so that only the culprit fails.
+A transaction of one append, the common case, needs no SAVEPOINT; every other request has its own. A
+batch that breaks in an unforeseen way is rolled back and run again request by request, so that only
+the culprit fails.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any, TypeVar
 
 from inver import failpoints
-from inver.domain.events import COMMITTED
-from inver.domain.ledger import Append, Receipt, Result, Transaction, Winner
+from inver.domain.ledger import Append, Receipt, Transaction, Winner
 from inver.errors import Conflict, OutcomeUnknown, Overloaded, Refused, Stale, Unavailable
-from inver.stores import journal, migrations, records
+from inver.stores import journal, migrations
 from inver.stores.alone import lock_file
 from inver.stores.base import SqlStore, Waiters
 from inver.stores.epoch import BUMP_EPOCH, READ_EPOCH
-from inver.stores.parts import write_parts
+from inver.stores.lone import append_alone
 from inver.stores.recent import Patience, Recent
 from inver.stores.sql import Row, Steps, UniqueViolation, sqlite_text
-from inver.stores.versions import event_data, is_alone
+from inver.stores.versions import is_alone
 
 T = TypeVar("T")
 
@@ -65,14 +65,6 @@ _PRAGMAS = (
     "PRAGMA wal_autocheckpoint = 16000",
     "PRAGMA temp_store = MEMORY",
 )
-# Times of one table never go back: behind a clock that did, the full rules decide.
-_ADVANCE = """UPDATE tables SET version = ?2, updated_at = ?3, updated_by = ?4
-    WHERE id = ?1 AND version = ?2 - 1 AND state = 'live' AND updated_at <= ?3
-    RETURNING etag, published"""
-_ADVANCE_MORE = """UPDATE tables SET version = ?2, updated_at = ?3, updated_by = ?4,
-        head = COALESCE(?5, head), published = MAX(published, COALESCE(?7, published))
-    WHERE id = ?1 AND version = ?2 - 1 AND state = 'live' AND updated_at <= ?3
-    AND name_key = COALESCE(?6, name_key) RETURNING etag, published"""
 
 
 class _Item:
@@ -138,6 +130,7 @@ class SqliteStore(SqlStore):
             store._loop = asyncio.get_running_loop()
             store._patience = Patience(store._loop, HOLD_S)
             store._writer = store._connect()
+            store._write_steps = partial(store._drive, store._writer)
             store._reader = store._connect()
             store._copier = store._connect()
             store._migrate()
@@ -218,7 +211,6 @@ class SqliteStore(SqlStore):
             return
         self._waited = 0
         batch = self._take()
-        self._answered = len(batch)
         _pass("before_decide", batch)
         begun = False
         try:
@@ -228,7 +220,7 @@ class SqliteStore(SqlStore):
                 if not begun:
                     self._begin()
                     begun = True
-                if item.transaction is None or not self._append(item):
+                if item.transaction is None or not self._append(item, item.transaction):
                     self._run(item)
         except Exception:
             self._rollback()
@@ -291,45 +283,17 @@ class SqliteStore(SqlStore):
             item.outcome = self._recent.verdict(transaction.operations[0])  # type: ignore[arg-type]
         return item.outcome is not None
 
-    def _append(self, item: _Item) -> bool:
-        """An append on a live table; False when it did not win and the full rules must say why."""
-        transaction = item.transaction
-        assert transaction is not None
-        op = transaction.operations[0]
-        assert isinstance(op, Append)
-        at = transaction.at
-        execute = self._writer.execute
-        by = transaction.by
-        record = op.record
-        if record is not None and record.key is not None and self._is_known(op.table_id, record.key):
+    def _append(self, item: _Item, transaction: Transaction) -> bool:
+        """False when it did not win; the full rules must say why."""
+        receipt = append_alone(self._writer.execute, self._write_steps, transaction, self._seq + 1)
+        if receipt is None:
             return False
-        if op.head is None and op.named is None and op.published is None:
-            moved = execute(_ADVANCE, (op.table_id, op.version, at, by)).fetchall()
-        else:
-            more = (op.table_id, op.version, at, by, op.head, op.named, op.published)
-            moved = execute(_ADVANCE_MORE, more).fetchall()
-        if not moved:
-            return False
-        if op.parts:
-            self._drive(self._writer, write_parts(op.table_id, op.parts))
-        if record is not None:
-            self._drive(self._writer, records.insert(op.table_id, "", record))
-        self._seq = seq = self._seq + 1
-        execute(
-            journal.INSERT_EVENT,
-            (seq, seq, at, by, COMMITTED, op.table_id, op.version, event_data(op)),
-        )
-        execute(
-            journal.INSERT_COMMIT,
-            (op.table_id, "", op.version, at, by, op.operation, op.token, seq, op.payload, op.counts),
-        )
-        item.outcome = Receipt(seq, at, (Result(op.table_id, op.version),), False, *moved[0])
-        self._recent.note(op.table_id, Winner(op.version, op.token, seq, at, by))
+        self._seq += 1
+        item.outcome = receipt
+        op: Append = transaction.operations[0]  # type: ignore[assignment]
+        winner = Winner(op.version, op.token, self._seq, receipt.at, transaction.by)
+        self._recent.note(op.table_id, winner)
         return True
-
-    def _is_known(self, table_id: str, key: str) -> bool:
-        """Whether what would make a version has made one."""
-        return bool(self._writer.execute(records.BY_KEY, (table_id, "", key)).fetchall())
 
     def _run(self, item: _Item) -> None:
         execute = self._writer.execute
@@ -384,6 +348,7 @@ class SqliteStore(SqlStore):
 
     def _answer(self, batch: list[_Item]) -> None:
         self._durable_epoch = self._epoch
+        self._answered = 0
         for item in batch:
             if item.future.done():
                 continue
@@ -393,6 +358,7 @@ class SqliteStore(SqlStore):
                 item.future.set_exception(item.outcome)
             else:
                 item.future.set_result(item.outcome)
+                self._answered += 1
         self._waiters.wake()
         self._next()
 
@@ -507,6 +473,7 @@ class SqliteStore(SqlStore):
     _loop: asyncio.AbstractEventLoop
     _patience: Patience
     _writer: sqlite3.Connection
+    _write_steps: Callable[[Steps[Any]], Any]
     _reader: sqlite3.Connection
     _copier: sqlite3.Connection
     _thread: threading.Thread
