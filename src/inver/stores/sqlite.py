@@ -60,7 +60,7 @@ _PRAGMAS = (
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",
     "PRAGMA busy_timeout = 5000",
-    "PRAGMA cache_size = -16384",
+    "PRAGMA cache_size = -12288",
     # We move the log into the database ourselves, in the helper thread; this is for what we underestimate.
     "PRAGMA wal_autocheckpoint = 16000",
     "PRAGMA temp_store = MEMORY",
