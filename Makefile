@@ -14,7 +14,7 @@ UV := "$$(python3 scripts/need.py uv)"
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
 
-setup: $(READY) ## make the environment in .venv
+setup: $(READY) ## make the environment in .venv; PYTHON=… says with which interpreter
 
 demo: $(READY) ## start a server with example tables
 	INVER_DEMO_PYTHON="$$($(BIN)/python -m tests.fixtures.clients pyiceberg)" \
@@ -56,7 +56,7 @@ services: $(READY)
 # hatchling is in the lock file, so that building inver itself fetches nothing. Bytecode is made here, since
 # a machine may forbid interpreters to write it, and compiling is most of the start of a program then.
 $(READY): requirements.lock pyproject.toml
-	$(UV) venv --quiet --allow-existing --python '>=3.11' .venv
+	$(UV) venv --quiet --allow-existing --python "$${PYTHON:-$$(python3 scripts/need.py python)}" .venv
 	$(UV) pip sync --quiet --compile-bytecode --python $(BIN)/python --require-hashes requirements.lock
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	$(BIN)/python -m compileall -q src

@@ -1,10 +1,11 @@
 """Find the programs that the build and the tests use, and install the ones that are missing.
 
     python3 scripts/need.py uv           the path of uv, alone on standard output
+    python3 scripts/need.py python       the interpreter for the environment, as uv is told it
     python3 scripts/need.py postgres     PostgreSQL's server programs
     python3 scripts/need.py versitygw    the S3 server of the storage tests
 
-Progress goes to standard error. Only uv is required: without one of the others the tests that need it
+Progress goes to standard error. Only uv is required: without one of the servers the tests that need it
 are skipped, and this script says so. What it installs for itself goes to `.tools`.
 
 It runs before there is an environment, so it uses the standard library only.
@@ -16,12 +17,16 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TOOLS = ROOT / ".tools"
+DISTRIBUTIONS = Path("/usr/bin/python3")
+NEWEST_FOUND = ">=3.11"
+SUITS = "import sys, ctypes, sqlite3, ssl, lzma; sys.exit(sys.version_info < (3, 11))"
 VERSITYGW = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 
 
@@ -31,6 +36,21 @@ class Missing(Exception):
 
 def find_uv() -> Path | None:
     return _which("uv", TOOLS / "uv" / "bin", Path.home() / ".local" / "bin")
+
+
+def find_python() -> str:
+    """What uv would find, unless that is a build without profile-guided optimization.
+
+    Version managers leave it out, and the server then costs a tenth more for every commit.
+    Distributions build theirs with it.
+    """
+    if "--enable-optimizations" in (sysconfig.get_config_var("CONFIG_ARGS") or ""):
+        return NEWEST_FOUND
+    try:
+        tried = subprocess.run([DISTRIBUTIONS, "-I", "-c", SUITS], capture_output=True, check=False)
+    except OSError:
+        return NEWEST_FOUND
+    return str(DISTRIBUTIONS) if tried.returncode == 0 else NEWEST_FOUND
 
 
 def find_postgres() -> Path | None:
@@ -121,6 +141,7 @@ def _run(what: str, *command: str, env: dict[str, str] | None = None) -> None:
 
 PROGRAMS = {
     "uv": (find_uv, install_uv),
+    "python": (find_python, lambda: None),
     "postgres": (find_postgres, install_postgres),
     "versitygw": (find_versitygw, install_versitygw),
 }

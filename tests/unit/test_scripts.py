@@ -71,6 +71,29 @@ def test_uv_is_required(monkeypatch, capsys):
     assert "no network" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("options", "script", "chosen"),
+    [
+        ("'--enable-optimizations' '--with-lto'", "exit 0", need.NEWEST_FOUND),
+        ("'--enable-shared'", "exit 0", None),
+        ("'--enable-shared'", "exit 1", need.NEWEST_FOUND),
+        ("'--enable-shared'", None, need.NEWEST_FOUND),
+    ],
+    ids=["optimized", "plain beside one that suits", "plain beside one that does not", "plain and alone"],
+)
+def test_an_interpreter_without_optimization_gives_way(tmp_path, monkeypatch, options, script, chosen):
+    other = tmp_path / "bin" / "python3"
+    if script:
+        program(other.parent, other.name).write_text(f"#!/bin/sh\n{script}\n")
+    monkeypatch.setattr(need, "DISTRIBUTIONS", other)
+    monkeypatch.setattr("sysconfig.get_config_var", {"CONFIG_ARGS": options}.get)
+    assert need.find_python() == (chosen or str(other))
+
+
+def test_the_question_that_decides_is_one_that_this_interpreter_passes():
+    assert subprocess.run([sys.executable, "-I", "-c", need.SUITS], check=False).returncode == 0
+
+
 def test_unknown_programs_are_refused():
     result = subprocess.run([sys.executable, need.__file__, "emacs"], capture_output=True, text=True)
     assert result.returncode == 1
