@@ -43,7 +43,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     tables: int = 128
     attempts: int = 8
     growing: int = 16
-    rounds: int = 8
+    rounds: int = 24
     starts: int = 7
 
 
