@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from inver.domain import ledger
-from inver.errors import Conflict
+from inver.errors import Conflict, NotFound
 from inver.ports import LogTail
 from tests.fixtures.ledger import Book, append
 
@@ -74,6 +74,23 @@ async def test_a_commit_notes_how_far_the_log_was_seen_to_go(book: Book):
     with pytest.raises(Conflict):
         await book.decide(msgspec.structs.replace(seen(6, 5), token="another"))
     assert versions(await book.store.tail(table, 0, LAST)) == [6, 5, 4, 3]
+
+
+async def test_receipts_tell_what_others_changed_since_the_version_before(book: Book):
+    table = await book.create_table("a")
+
+    async def met(version: int, **more: int) -> tuple[int | None, int | None]:
+        receipt = await book.decide(msgspec.structs.replace(append(table, version), **more))
+        return receipt.etag, receipt.published
+
+    assert [await met(version) for version in (1, 2, 3)] == [(1, 0)] * 3
+    await book.store.mark_published({table: 2})
+    assert [await met(4), await met(5)] == [(1, 2)] * 2
+    await book.decide(ledger.AlterTable(table_id=table, comment="c"))
+    assert [await met(6), await met(7, published=6), await met(8, published=3)] == [(2, 2), (2, 6), (2, 6)]
+    await book.decide(ledger.DropTable(table_id=table, purge_at=0))
+    with pytest.raises(NotFound):
+        await met(9)
 
 
 async def test_what_has_no_name_has_no_tail(book: Book):

@@ -70,6 +70,17 @@ def test_the_number_of_tables_is_bounded(monkeypatch: pytest.MonkeyPatch):
     assert recent.verdict(append(1, table="c")) is None
 
 
+def test_a_receipt_is_that_of_the_version_before():
+    recent = filled(2)
+    assert recent.before(append(3)) is None
+    receipt = Receipt(103, 5_000, (Result("t", 3),), False, 1, 0)
+    recent.note("t", winner(3), receipt)
+    assert [recent.before(append(version)) for version in (3, 4, 5)] == [None, receipt, None]
+    assert recent.before(append(4, table="another")) is None
+    recent.forget()
+    assert recent.before(append(4)) is None
+
+
 async def test_a_crowd_is_told_later_and_everybody_is_told():
     loop = asyncio.get_running_loop()
     patience = Patience(loop, 0.001)

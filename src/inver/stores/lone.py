@@ -20,30 +20,48 @@ Execute: TypeAlias = Callable[[str, tuple[Any, ...]], sqlite3.Cursor]
 
 # Times of one table never go back: behind a clock that did, the full rules decide.
 _ADVANCE = """UPDATE tables SET version = ?2, updated_at = ?3, updated_by = ?4
-    WHERE id = ?1 AND version = ?2 - 1 AND state = 'live' AND updated_at <= ?3
-    RETURNING etag, published"""
+    WHERE id = ?1 AND version = ?2 - 1 AND state = 'live' AND updated_at <= ?3"""
 _ADVANCE_MORE = """UPDATE tables SET version = ?2, updated_at = ?3, updated_by = ?4,
         head = COALESCE(?5, head), published = MAX(published, COALESCE(?7, published))
     WHERE id = ?1 AND version = ?2 - 1 AND state = 'live' AND updated_at <= ?3
-    AND name_key = COALESCE(?6, name_key) RETURNING etag, published"""
+    AND name_key = COALESCE(?6, name_key)"""
+_RETURNING = {text: f"{text} RETURNING etag, published" for text in (_ADVANCE, _ADVANCE_MORE)}
 
 
 def append_alone(
-    execute: Execute, drive: Callable[[Steps[Any]], Any], transaction: Transaction, seq: int
+    execute: Execute,
+    drive: Callable[[Steps[Any]], Any],
+    transaction: Transaction,
+    seq: int,
+    before: Receipt | None,
 ) -> Receipt | None:
-    """An append on a live table; None when it did not win and the full rules must say why."""
+    """An append on a live table; None when it did not win and the full rules must say why.
+
+    `before` is the receipt of the version that it follows, if nothing else was written since: to have
+    the row returned costs as much again as to change it.
+    """
     op = transaction.operations[0]
     assert isinstance(op, Append)
     at, by, record = transaction.at, transaction.by, op.record
     if record is not None and record.key is not None and _is_known(execute, op.table_id, record.key):
         return None
+    text: str
+    values: tuple[Any, ...]
     if op.head is None and op.named is None and op.published is None:
-        moved = execute(_ADVANCE, (op.table_id, op.version, at, by)).fetchall()
+        text, values = _ADVANCE, (op.table_id, op.version, at, by)
     else:
-        more = (op.table_id, op.version, at, by, op.head, op.named, op.published)
-        moved = execute(_ADVANCE_MORE, more).fetchall()
-    if not moved:
-        return None
+        text, values = _ADVANCE_MORE, (op.table_id, op.version, at, by, op.head, op.named, op.published)
+    if before is not None:
+        if not execute(text, values).rowcount:
+            return None
+        etag, published = before.etag, before.published
+        if op.published is not None and (published is None or op.published > published):
+            published = op.published
+    else:
+        moved = execute(_RETURNING[text], values).fetchall()
+        if not moved:
+            return None
+        [(etag, published)] = moved
     if op.parts:
         drive(write_parts(op.table_id, op.parts))
     if record is not None:
@@ -56,7 +74,7 @@ def append_alone(
         journal.INSERT_COMMIT,
         (op.table_id, "", op.version, at, by, op.operation, op.token, seq, op.payload, op.counts),
     )
-    return Receipt(seq, at, (Result(op.table_id, op.version),), False, *moved[0])
+    return Receipt(seq, at, (Result(op.table_id, op.version),), False, etag, published)
 
 
 def _is_known(execute: Execute, table_id: str, key: str) -> bool:

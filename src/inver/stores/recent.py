@@ -22,16 +22,18 @@ VERSIONS = 8
 class Recent:
     """Winners by table and version; the last one noted of a table is where it stands."""
 
-    __slots__ = ("_tables",)
+    __slots__ = ("_receipts", "_tables")
 
     def __init__(self) -> None:
         self._tables: dict[str, dict[int, Winner]] = {}
+        self._receipts: dict[str, Receipt] = {}
 
-    def note(self, table_id: str, winner: Winner) -> None:
+    def note(self, table_id: str, winner: Winner, receipt: Receipt | None = None) -> None:
+        """The receipt of a writer who is alone says how the next one will find the table."""
         known = self._tables.get(table_id)
         if known is None:
             if len(self._tables) >= TABLES:
-                self._tables.clear()
+                self.forget()
             known = self._tables[table_id] = {}
         elif winner.version != next(reversed(known)) + 1:
             # Others have committed in between, so what is known here is not the newest any more.
@@ -39,6 +41,13 @@ class Recent:
         elif len(known) >= VERSIONS:
             del known[next(iter(known))]
         known[winner.version] = winner
+        if receipt is not None:
+            self._receipts[table_id] = receipt
+
+    def before(self, op: Append) -> Receipt | None:
+        """The receipt of the version that this one follows."""
+        receipt = self._receipts.get(op.table_id)
+        return receipt if receipt is not None and receipt.results[0].version == op.version - 1 else None
 
     def verdict(self, op: Append) -> Receipt | Conflict | None:
         """None when nothing is known, or when it may well be next."""
@@ -54,6 +63,7 @@ class Recent:
 
     def forget(self) -> None:
         self._tables.clear()
+        self._receipts.clear()
 
 
 CROWD = 4

@@ -285,14 +285,15 @@ class SqliteStore(SqlStore):
 
     def _append(self, item: _Item, transaction: Transaction) -> bool:
         """False when it did not win; the full rules must say why."""
-        receipt = append_alone(self._writer.execute, self._write_steps, transaction, self._seq + 1)
+        op: Append = transaction.operations[0]  # type: ignore[assignment]
+        before = self._recent.before(op)
+        receipt = append_alone(self._writer.execute, self._write_steps, transaction, self._seq + 1, before)
         if receipt is None:
             return False
         self._seq += 1
         item.outcome = receipt
-        op: Append = transaction.operations[0]  # type: ignore[assignment]
         winner = Winner(op.version, op.token, self._seq, receipt.at, transaction.by)
-        self._recent.note(op.table_id, winner)
+        self._recent.note(op.table_id, winner, receipt)
         return True
 
     def _run(self, item: _Item) -> None:
