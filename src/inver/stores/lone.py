@@ -21,11 +21,16 @@ Execute: TypeAlias = Callable[[str, tuple[Any, ...]], sqlite3.Cursor]
 # Times of one table never go back: behind a clock that did, the full rules decide.
 _ADVANCE = """UPDATE tables SET version = ?2, updated_at = ?3, updated_by = ?4
     WHERE id = ?1 AND version = ?2 - 1 AND state = 'live' AND updated_at <= ?3"""
+_ADVANCE_PUBLISHED = """UPDATE tables SET version = ?2, updated_at = ?3, updated_by = ?4,
+        published = MAX(published, ?5)
+    WHERE id = ?1 AND version = ?2 - 1 AND state = 'live' AND updated_at <= ?3"""
 _ADVANCE_MORE = """UPDATE tables SET version = ?2, updated_at = ?3, updated_by = ?4,
         head = COALESCE(?5, head), published = MAX(published, COALESCE(?7, published))
     WHERE id = ?1 AND version = ?2 - 1 AND state = 'live' AND updated_at <= ?3
     AND name_key = COALESCE(?6, name_key)"""
-_RETURNING = {text: f"{text} RETURNING etag, published" for text in (_ADVANCE, _ADVANCE_MORE)}
+_RETURNING = {
+    text: f"{text} RETURNING etag, published" for text in (_ADVANCE, _ADVANCE_PUBLISHED, _ADVANCE_MORE)
+}
 
 
 def append_alone(
@@ -47,10 +52,12 @@ def append_alone(
         return None
     text: str
     values: tuple[Any, ...]
-    if op.head is None and op.named is None and op.published is None:
-        text, values = _ADVANCE, (op.table_id, op.version, at, by)
-    else:
+    if op.head is not None or op.named is not None:
         text, values = _ADVANCE_MORE, (op.table_id, op.version, at, by, op.head, op.named, op.published)
+    elif op.published is not None:
+        text, values = _ADVANCE_PUBLISHED, (op.table_id, op.version, at, by, op.published)
+    else:
+        text, values = _ADVANCE, (op.table_id, op.version, at, by)
     if before is not None:
         if not execute(text, values).rowcount:
             return None
