@@ -83,7 +83,7 @@ class Window(generator.Window):
         self.won = 0
 
 
-class Client(generator.Client):
+class Client(generator.Client, asyncio.Protocol):
     """One connection and the tables it commits to."""
 
     _window: Window

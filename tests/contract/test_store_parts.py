@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +12,9 @@ import pytest
 from inver.domain.ledger import Part
 from inver.domain.tables import TableKind
 from inver.errors import AlreadyExists, Conflict
+from inver.stores.migrations import MIGRATIONS
+from inver.stores.sql import sqlite_text
+from inver.stores.sqlite import SqliteStore
 from tests.fixtures.ledger import Book, append, create_table
 
 
@@ -83,3 +89,28 @@ async def test_views_share_the_names_of_tables_and_are_listed_apart(book: Book):
         await book.decide(create_table(book, "A", kind=TableKind.VIEW))
     with pytest.raises(AlreadyExists):
         await book.decide(create_table(book, "B"))
+
+
+async def test_parts_that_an_older_file_kept_by_table_are_served(tmp_path: Path):
+    before = next(at for at, steps in enumerate(MIGRATIONS) if "parts_by_table" in " ".join(steps))
+    old = (
+        *(sql for steps in MIGRATIONS[:before] for sql in steps),
+        f"INSERT INTO meta VALUES ('schema_version', '{before}')",
+        """INSERT INTO tables SELECT 't', 'c', 's', 'n', 'n', 'ICEBERG', 'MANAGED', 'live', 'file:///t',
+            'file:///t/', 7, 1, CAST('h' AS BLOB), 'o', 1, 'o', 1, 'o', NULL, 7""",
+        *(
+            f"INSERT INTO parts VALUES ('t', 'snapshot', '{key}', {position}, CAST('{key}' AS BLOB))"
+            for key, position in ((9, 1), (5, 2), (7, 3))
+        ),
+    )
+    with closing(sqlite3.connect(tmp_path / "inver.db")) as connection, connection:
+        for statement in old:
+            connection.execute(sqlite_text(statement))
+    store = await SqliteStore.open(tmp_path / "inver.db")
+    try:
+        pieces = await store.pieces("t")
+    finally:
+        await store.close()
+    assert pieces is not None
+    assert (pieces.version, pieces.head) == (7, b"h")
+    assert pieces.parts == tuple(part("snapshot", key, at, key.encode()) for at, key in enumerate("957", 1))

@@ -96,6 +96,23 @@ def test_a_large_file_is_written_whole(store, size):
     assert asyncio.run(store.get("large")) == data[:size]
 
 
+def test_a_large_file_is_written_whole_when_its_writer_stops_waiting(store):
+    data = bytes(range(251)) * 20_000
+
+    async def give_up() -> None:
+        await store.put("small", b"")
+        writing = asyncio.ensure_future(store.put_if_absent("large", data, durable=False))
+        await asyncio.sleep(0)
+        writing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await writing
+        while len(await store.get("large")) < len(data):
+            await asyncio.sleep(0.001)
+
+    asyncio.run(asyncio.wait_for(give_up(), 30))
+    assert asyncio.run(store.get("large")) == data
+
+
 def test_a_large_file_is_written_where_the_cache_cannot_be_passed_by(store, monkeypatch):
     real = fcntl.fcntl
 

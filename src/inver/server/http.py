@@ -27,7 +27,7 @@ from inver.server.wire import CLOSE, CONTINUE, KEEP_ALIVE, bodiless, encode, enc
 # reset the connection and often take the answer with it.
 LINGER = 2.0
 # More than this is sent no faster than its client takes it.
-AT_ONCE = 256 * 1024
+AT_ONCE = 1024 * 1024
 
 
 class Hub:

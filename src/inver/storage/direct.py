@@ -6,11 +6,14 @@ all the same, and finding that memory takes the kernel longer than the writing d
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import mmap
 import os
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 LEAST = 512 * 1024
 """Smaller files are in the cache before the disk would have answered."""
@@ -19,12 +22,16 @@ _BLOCK = 4_096
 # Part of the open flags on Linux; elsewhere nothing is written like this.
 _DIRECT = getattr(os, "O_DIRECT", 0)
 
+# More threads would wait for the interpreter instead of the disk, and the event loop for them.
+_writers = ThreadPoolExecutor(2, thread_name_prefix="inver-files")
+
 
 class _Own(threading.local):
     """A buffer as the disk wants it, beginning where a page does."""
 
     def __init__(self) -> None:
-        self.buffer = memoryview(mmap.mmap(-1, _BUFFER))
+        self.buffer = mmap.mmap(-1, _BUFFER)
+        self.view = memoryview(self.buffer)
 
 
 _own = _Own()
@@ -32,41 +39,65 @@ _own = _Own()
 
 def write_direct(file: int, pieces: Sequence[bytes]) -> bool:
     """Fill a new file; False if it cannot be done, and the file is empty as before."""
-    if not _DIRECT:
+    return _begin(file) and _end(file, _write_blocks(file, pieces))
+
+
+async def write_direct_aside(file: int, pieces: Sequence[bytes]) -> bool:
+    """The same beside the event loop; not to be cancelled, since the file must stay open for the thread.
+
+    The thread has only the blocks to write. For every other call of the system it would give the interpreter
+    away and wait for it, which takes both longer than the call.
+    """
+    if not _begin(file):
         return False
-    flags = fcntl.fcntl(file, fcntl.F_GETFL)
+    loop = asyncio.get_running_loop()
+    return _end(file, await loop.run_in_executor(_writers, _write_blocks, file, pieces))
+
+
+def _begin(file: int) -> bool:
+    """Not every file system offers it."""
+    with suppress(OSError):
+        if _DIRECT:
+            fcntl.fcntl(file, fcntl.F_SETFL, _DIRECT)
+            return True
+    return False
+
+
+def _write_blocks(file: int, pieces: Sequence[bytes]) -> bytes | None:
+    """All but the end, which is no whole block and is returned; None if they cannot be written."""
+    buffer, view = _own.buffer, _own.view
+    buffer.seek(0)
     try:
-        fcntl.fcntl(file, fcntl.F_SETFL, flags | _DIRECT)
-        _write(file, pieces)
+        for piece in pieces:
+            start = 0
+            while (left := _BUFFER - buffer.tell()) <= len(piece) - start:
+                buffer.write(memoryview(piece)[start : start + left])
+                start += left
+                _put(file, view)
+                buffer.seek(0)
+            buffer.write(memoryview(piece)[start:] if start else piece)
+        filled = buffer.tell()
+        whole = filled - filled % _BLOCK
+        if whole:
+            _put(file, view[:whole])
     except OSError:
-        # Not every file system offers it; and why else it failed, the usual way tells better.
-        fcntl.fcntl(file, fcntl.F_SETFL, flags)
-        os.ftruncate(file, 0)
-        os.lseek(file, 0, os.SEEK_SET)
-        return False
-    return True
+        return None
+    return bytes(view[whole:filled])
 
 
-def _write(file: int, pieces: Sequence[bytes]) -> None:
-    buffer, filled, written = _own.buffer, 0, 0
-    for piece in pieces:
-        rest = memoryview(piece)
-        while rest:
-            some = min(len(rest), _BUFFER - filled)
-            buffer[filled : filled + some] = rest[:some]
-            rest = rest[some:]
-            filled += some
-            if filled == _BUFFER:
-                written += _put(file, buffer)
-                filled = 0
-    if filled:
-        # Only whole blocks go to the disk. What is in the last one behind the end is cut off.
-        _put(file, buffer[: -(-filled // _BLOCK) * _BLOCK])
-        os.ftruncate(file, written + filled)
+def _end(file: int, rest: bytes | None) -> bool:
+    """The end goes through the cache: written as a block and cut off, it would be read again."""
+    fcntl.fcntl(file, fcntl.F_SETFL, 0)
+    with suppress(OSError):
+        if rest is not None:
+            _put(file, rest)
+            return True
+    # Why it failed, the usual way tells better.
+    os.ftruncate(file, 0)
+    os.lseek(file, 0, os.SEEK_SET)
+    return False
 
 
-def _put(file: int, blocks: memoryview) -> int:
-    count = os.write(file, blocks)
-    if count != len(blocks):
+def _put(file: int, some: bytes | memoryview) -> None:
+    if some and os.write(file, some) != len(some):
         raise OSError("a part was not written")
-    return count

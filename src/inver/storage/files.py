@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
 from collections.abc import Callable, Sequence
@@ -10,7 +11,7 @@ from functools import partial
 from typing import NoReturn
 
 from inver.errors import Invalid, OutcomeUnknown
-from inver.storage.direct import LEAST, write_direct
+from inver.storage.direct import LEAST, write_direct, write_direct_aside
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Opening a pipe that lies in the folder must not wait for its writer.
@@ -147,6 +148,22 @@ def fill_new(file: int, data: bytes | Sequence[bytes], remove: Callable[[], None
         raise
     finally:
         os.close(file)
+
+
+async def fill_large(file: int, data: bytes | Sequence[bytes], remove: Callable[[], None]) -> None:
+    """The same for a large file, beside the event loop. It is cancelled only when the process ends."""
+    try:
+        if not await write_direct_aside(file, [data] if isinstance(data, bytes) else data):
+            await asyncio.to_thread(_write_all, file, data)
+    except asyncio.CancelledError:
+        # A thread may still be writing: the number of the file must not become that of another.
+        raise
+    except BaseException:
+        os.close(file)
+        with suppress(FileNotFoundError):
+            remove()
+        raise
+    os.close(file)
 
 
 def _write_all(file: int, data: bytes | Sequence[bytes]) -> None:

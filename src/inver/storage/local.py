@@ -22,6 +22,7 @@ from inver.errors import Invalid, InverError, NotFound, Unavailable
 from inver.ports import ObjectInfo, SignUrls
 from inver.storage import files, reading
 from inver.storage.beneath import create_new, open_beneath, open_folder, read_cached, read_cached_in
+from inver.storage.direct import LEAST
 from inver.storage.paths import check_range, split_path, split_prefix
 from inver.storage.syncing import sync_file_system
 
@@ -68,12 +69,19 @@ class LocalStore:
         self, path: str, data: bytes | Sequence[bytes], durable: bool = True, whole: bool = False
     ) -> bool:
         segments = _split(path)
-        if durable or (len(data) if isinstance(data, bytes) else sum(map(len, data))) > _UNSYNCED:
-            return await _in_thread(path, self._write, segments, data, False, durable, whole)
+        size = len(data) if isinstance(data, bytes) else sum(map(len, data))
         try:
-            return self._write(segments, data, False, durable, whole)
+            if size <= _UNSYNCED and not durable:
+                return self._write(segments, data, False, durable, whole)
+            if size >= LEAST and not (durable or whole):
+                name = self._prefix + os.fsencode(path)
+                file = create_new(name)
+                if file is not None:
+                    await asyncio.shield(files.fill_large(file, data, partial(os.unlink, name)))
+                    return True
         except OSError as error:
             raise _explained(path, error) from error
+        return await _in_thread(path, self._write, segments, data, False, durable, whole)
 
     def put_at_once(self, path: str, data: bytes) -> bool | None:
         if len(data) > _AT_ONCE:

@@ -190,7 +190,32 @@ _LISTING = (
     "CREATE INDEX tables_bare ON tables (schema_id, name_key) WHERE head IS NULL",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _CARE, _FILES_OF_RUNS, _WAITING, _LISTING)
+_CANCELLED = (
+    # Scan plans of Iceberg that nobody wants any more, until their tokens end by themselves.
+    "CREATE TABLE cancelled_plans (id {key} PRIMARY KEY, at {int} NOT NULL)",
+    "CREATE INDEX cancelled_plans_at ON cancelled_plans (at)",
+)
+
+_PARTS_AS_THEY_COME = (
+    # Kept by table, the large parts made every commit move its neighbours' to other pages. As they come they
+    # share the pages of their batch, and what is kept by table is small enough to stay in memory.
+    "{sqlite}ALTER TABLE parts RENAME TO parts_by_table",
+    """{sqlite}CREATE TABLE parts (
+        table_id {key} NOT NULL, kind {key} NOT NULL, key {key} NOT NULL, position {int} NOT NULL,
+        body {bytes} NOT NULL, PRIMARY KEY (table_id, kind, key))""",
+    "{sqlite}INSERT INTO parts SELECT * FROM parts_by_table ORDER BY table_id, kind, position",
+    "{sqlite}DROP TABLE parts_by_table",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    _FIRST,
+    _CARE,
+    _FILES_OF_RUNS,
+    _WAITING,
+    _LISTING,
+    _CANCELLED,
+    _PARTS_AS_THEY_COME,
+)
 LATEST = len(MIGRATIONS)
 
 _READ = "SELECT value FROM meta WHERE key = 'schema_version'"

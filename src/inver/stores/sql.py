@@ -16,6 +16,7 @@ Statements use `?1`, `?2`, ... and these marks:
     {clustered} keep the rows in the order of their primary key, where the dialect can
     {now_ms}    the database's own time, in milliseconds since the epoch
     {roomy}     leave room on the page for the next version of a row that changes often
+    {sqlite}    in front of a statement that is for SQLite alone
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ _SQLITE = {
     "{int}": "INTEGER",
     "{clustered}": "WITHOUT ROWID",
     "{roomy}": "",
+    "{sqlite}": "",
     "{now_ms}": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
 }
 _POSTGRES = {
@@ -81,4 +83,6 @@ def sqlite_text(sql: str) -> str:
 
 
 def postgres_text(sql: str) -> str:
+    if sql.startswith("{sqlite}"):
+        return ""
     return _PARAMETER.sub(r"$\1", _MARK.sub(lambda mark: _POSTGRES[mark.group()], sql))

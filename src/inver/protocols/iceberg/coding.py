@@ -17,7 +17,7 @@ from inver.services.iceberg.naming import Identifier
 SEPARATOR = "\x1f"
 PAGE = 1_000
 EVERYTHING = 2**63
-LARGE = 256 * 1024
+LARGE = 1024 * 1024
 """More than this takes a while to send, in which its pieces are looked at one by one."""
 WHOLE = 16 * 1024
 """Smaller pieces are put together; for larger ones that costs more than sending each."""
