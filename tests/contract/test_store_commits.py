@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -88,6 +89,47 @@ async def test_a_commit_is_kept_as_it_was_sent(book: Book, way: str):
     assert (event.kind, event.subject, event.version) == ("table.committed", table, 1)
     assert (event.at, event.by, event.transaction) == (now, "someone", last + 1)
     assert event.data == b'{"operation":"MERGE","counts":{"rows_added":0}}'
+
+
+ODD: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "all of it": {"operation": 'a "b" \\ {c}, NULL', "counts": b'{"rows_added":1}', "published": 0},
+    "not a word": {"token": "", "operation": ""},
+    "other scripts": {"token": "té🐟", "operation": "ß", "payload": '{"é": "🐟"}'.encode()},
+    "lines": {"token": "a\nb\tc", "payload": b'{\n"a": 1}'},
+}
+
+
+@pytest.mark.parametrize("separator", ["", "\x1f"], ids=["usual", "with what separates texts"])
+async def test_commits_that_are_decided_together_are_kept_as_they_were_sent(book: Book, separator: str):
+    fields = [
+        {"token": name, "payload": b'{"n": "%d"}' % number, **odd}
+        for number, (name, odd) in enumerate(ODD.items())
+    ]
+    fields.append({"token": f"last{separator}", "operation": separator or "WRITE"})
+    tables = await new_tables(book, len(fields))
+    appends = [Append(table_id=table, version=1, **each) for table, each in zip(tables, fields, strict=True)]
+    last = await book.store.last_event()
+    epoch, now = await book.store.epoch(), book.clock.now_ms()
+    sent = [
+        book.store.decide(
+            Transaction(f"by {number}", now + number, (each,), epoch=epoch if number % 2 else None)
+        )
+        for number, each in enumerate(appends)
+    ]
+    receipts = await asyncio.gather(*sent)
+    assert [each.transaction for each in receipts] == list(range(last + 1, last + 1 + len(fields)))
+    for number, (op, receipt) in enumerate(zip(appends, receipts, strict=True)):
+        assert receipt.results == (Result(op.table_id, 1),)
+        [kept] = await book.store.commits(op.table_id, "", 0, 9, 9)
+        assert (kept.version, kept.by, kept.at) == (1, f"by {number}", now + number)
+        assert (kept.token, kept.operation) == (op.token, op.operation)
+        assert (bytes(kept.payload), kept.counts) == (op.payload, op.counts)
+    events = await all_events(book.store, last)
+    assert [event.subject for event in events] == tables
+    told = [json.loads(event.data) for event in events]
+    assert [data["operation"] for data in told] == [op.operation for op in appends]
+    assert ["counts" in data for data in told] == [op.counts is not None for op in appends]
 
 
 async def test_history_is_newest_first_and_bounded(book: Book):

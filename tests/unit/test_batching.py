@@ -146,6 +146,45 @@ async def test_columns_of_a_batch_line_up():
     assert {len(column) for column in columns} == {3}
 
 
+async def test_transactions_of_one_table_each_go_as_texts():
+    first, second = waiting(("a", 3)), waiting(("b", 7), token='other, "quoted"')
+    sql, texts = statement([first, second])
+    assert sql == batches.DECIDE_EACH
+    split = [text.split(batches.SEPARATOR) for text in texts]
+    assert split[:3] == [["a", "b"], ["3", "7"], ["mine", 'other, "quoted"']]
+    assert {len(column) for column in split} == {2}
+    # Without counts, without an epoch, and without a word of what is published.
+    assert [split[place] for place in (5, 9, 10)] == [["", ""]] * 3
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"token": "a\x1fb"},
+        {"operation": "\x1f"},
+        {"payload": b'{"a":"\x1f"}'},
+        {"payload": b"\xff"},
+        {"counts": b""},
+        {"counts": b"\x1f"},
+    ],
+    ids=str,
+)
+async def test_what_cannot_go_as_text_goes_as_it_is(odd: dict[str, Any]):
+    strange = Append(**{"table_id": "b", "version": 1, "token": "t", **odd})
+    loop = asyncio.get_running_loop()
+    batch = [waiting(("a", 3)), Waiting(Transaction("me", 5, (strange,)), loop.create_future())]
+    sql, columns = statement(batch)
+    assert sql == batches.DECIDE
+    assert [column[1] for column in columns[1:7]] == [
+        "b",
+        1,
+        strange.token,
+        strange.operation,
+        strange.payload,
+        strange.counts,
+    ]
+
+
 async def test_a_batch_of_one_has_no_columns():
     sql, values = statement([waiting(("a", 3))])
     assert sql == batches.DECIDE_ONE

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from inver.domain.events import Event
 from inver.domain.grants import Node, Standing
 from inver.domain.idempotency import KeyedRequest, KeyRecord
-from inver.domain.ledger import Receipt, Transaction
+from inver.domain.ledger import Append, Receipt, Transaction, Winner
 from inver.domain.principals import Principal, PrincipalInfo, PrincipalKind
 from inver.domain.securables import Catalog, Schema
 from inver.domain.tables import Format, Table, TableDetails
@@ -108,6 +109,10 @@ class Store(Directory, DeltaLog, LanceRecords, Shares, CareBook, Protocol):
         """Apply all operations or none; the answer comes after the database has synced."""
         ...
 
+    def dismiss(self, waiting: asyncio.Future[Any], append: Append, winner: Winner) -> None:
+        """Refuse what lost to a known winner, without a decision: of a crowd, each when it is time."""
+        ...
+
     async def catalog_by_name(self, name: str) -> Catalog | None: ...
     async def catalogs(self, after: str, limit: int) -> list[Catalog]: ...
     async def schema_by_path(self, catalog: str, path: Sequence[str]) -> Schema | None: ...
@@ -147,6 +152,10 @@ class Store(Directory, DeltaLog, LanceRecords, Shares, CareBook, Protocol):
     async def key_record(self, scope: str, key: str) -> KeyRecord | None: ...
     async def record_refusal(self, request: KeyedRequest, at: int, outcome: bytes) -> None: ...
     async def forget_keys(self, before: int) -> int: ...
+
+    async def cancel_plan(self, plan_id: str, at: int) -> None: ...
+    async def is_cancelled(self, plan_id: str) -> bool: ...
+    async def forget_plans(self, before: int) -> int: ...
 
     async def claim_work(
         self, kinds: Sequence[str], worker: str, now: int, lease_ms: int, limit: int

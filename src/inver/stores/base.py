@@ -6,11 +6,11 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from time import monotonic
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from inver.domain.events import Event
 from inver.domain.idempotency import KeyedRequest, KeyRecord
-from inver.domain.ledger import Receipt, Transaction
+from inver.domain.ledger import Append, Receipt, Transaction, Winner
 from inver.domain.names import name_key, path_key
 from inver.domain.securables import Catalog, Schema
 from inver.domain.tables import Format, Table, TableDetails
@@ -22,8 +22,10 @@ from inver.stores.identity import IdentityReads
 from inver.stores.journal import INSERT_KEY
 from inver.stores.lance import LanceReads
 from inver.stores.parts import read_pieces
+from inver.stores.recent import Patience
 from inver.stores.shared import SharingReads
 from inver.stores.sql import Steps, UniqueViolation
+from inver.stores.versions import lost
 
 T = TypeVar("T")
 
@@ -31,6 +33,9 @@ T = TypeVar("T")
 class SqlStore(IdentityReads, DeltaReads, LanceReads, SharingReads, CareReads):
     @abstractmethod
     def decide(self, transaction: Transaction) -> Awaitable[Receipt]: ...
+
+    def dismiss(self, waiting: asyncio.Future[Any], append: Append, winner: Winner) -> None:
+        self._patience.refuse(waiting, lost(0, append, winner.version, winner))
 
     @abstractmethod
     async def read(self, steps: Steps[T]) -> T:
@@ -40,6 +45,7 @@ class SqlStore(IdentityReads, DeltaReads, LanceReads, SharingReads, CareReads):
     async def write(self, steps: Callable[[], Steps[T]]) -> T:
         """Run a change of our own bookkeeping in one transaction; it may take more than one attempt."""
 
+    _patience: Patience
     _waiters: Waiters
 
     async def wait_for_event(self, after: int, timeout_s: float) -> bool:
@@ -127,6 +133,15 @@ class SqlStore(IdentityReads, DeltaReads, LanceReads, SharingReads, CareReads):
     async def forget_keys(self, before: int) -> int:
         return await self.write(lambda: _forget_keys(before))
 
+    async def cancel_plan(self, plan_id: str, at: int) -> None:
+        await self.write(lambda: _cancel_plan(plan_id, at))
+
+    async def is_cancelled(self, plan_id: str) -> bool:
+        return await self.read(reads.is_cancelled(plan_id))
+
+    async def forget_plans(self, before: int) -> int:
+        return await self.write(lambda: _forget_plans(before))
+
     async def claim_work(
         self, kinds: Sequence[str], worker: str, now: int, lease_ms: int, limit: int
     ) -> list[WorkItem]:
@@ -202,6 +217,15 @@ def _record_refusal(request: KeyedRequest, at: int, outcome: bytes) -> Steps[Non
 
 def _forget_keys(before: int) -> Steps[int]:
     rows = yield "DELETE FROM idempotency WHERE at < ?1 RETURNING 1", (before,)
+    return len(rows)
+
+
+def _cancel_plan(plan_id: str, at: int) -> Steps[None]:
+    yield "INSERT INTO cancelled_plans VALUES (?1, ?2) ON CONFLICT (id) DO NOTHING", (plan_id, at)
+
+
+def _forget_plans(before: int) -> Steps[int]:
+    rows = yield "DELETE FROM cancelled_plans WHERE at < ?1 RETURNING 1", (before,)
     return len(rows)
 
 

@@ -69,6 +69,51 @@ WITH req AS MATERIALIZED (
 )
 SELECT grp, txn, at, etag, published FROM final UNION ALL SELECT -1, epoch, 0, 0, 0 FROM fence"""
 
+SEPARATOR = "\x1f"
+_BETWEEN = SEPARATOR.encode()
+_SPLIT = r"E'\x1f'"
+
+# The same where each transaction is of one table, so that there are no groups to keep. Columns come as one
+# text each: of an array the driver looks at every element more than once.
+DECIDE_EACH = f"""
+WITH req AS MATERIALIZED (
+    SELECT table_id, version::bigint, token, operation, convert_to(payload, 'UTF8') AS payload,
+        convert_to(counts, 'UTF8') AS counts, convert_to(data, 'UTF8') AS data, by_id, at::bigint,
+        epoch::bigint, published::bigint, n
+    FROM unnest(
+        string_to_array($1, {_SPLIT}), string_to_array($2, {_SPLIT}), string_to_array($3, {_SPLIT}),
+        string_to_array($4, {_SPLIT}), string_to_array($5, {_SPLIT}), string_to_array($6, {_SPLIT}, ''),
+        string_to_array($7, {_SPLIT}), string_to_array($8, {_SPLIT}), string_to_array($9, {_SPLIT}),
+        string_to_array($10, {_SPLIT}, ''), string_to_array($11, {_SPLIT}, '')) WITH ORDINALITY
+    AS r(table_id, version, token, operation, payload, counts, data, by_id, at, epoch, published, n)
+), locked AS MATERIALIZED (
+    SELECT id, version, state FROM tables WHERE id = ANY(string_to_array($1, {_SPLIT}))
+    ORDER BY id FOR UPDATE
+), fence AS MATERIALIZED (
+    SELECT epoch FROM access_epoch WHERE id = 1
+), moved AS (
+    UPDATE tables t SET version = r.version, updated_by = r.by_id,
+        updated_at = GREATEST(t.updated_at, r.at), state = 'live',
+        published = GREATEST(t.published, r.published)
+    FROM req r JOIN locked l ON l.id = r.table_id AND l.version = r.version - 1 CROSS JOIN fence f
+    WHERE t.id = r.table_id AND l.state IN ('live', 'declared') AND COALESCE(r.epoch = f.epoch, true)
+    RETURNING r.n, t.updated_at AS at, t.etag, t.published
+), taken AS (
+    UPDATE event_head SET seq = seq + (SELECT count(*) FROM moved)
+    WHERE id = 1 AND EXISTS (SELECT 1 FROM moved) RETURNING seq
+), final AS MATERIALIZED (
+    SELECT r.n, r.table_id, r.version, r.token, r.operation, r.payload, r.counts, r.data, r.by_id,
+        m.at, m.etag, m.published,
+        taken.seq - (SELECT count(*) FROM moved) + row_number() OVER (ORDER BY r.n) AS seq
+    FROM moved m JOIN req r ON r.n = m.n CROSS JOIN taken
+), kept AS (
+    INSERT INTO commits SELECT table_id, '', version, at, by_id, operation, token, seq, payload, counts
+    FROM final
+), told AS (
+    INSERT INTO events SELECT seq, seq, at, by_id, '{COMMITTED}', table_id, version, data FROM final
+)
+SELECT n - 1, seq, at, etag, published FROM final UNION ALL SELECT -1, epoch, 0, 0, 0 FROM fence"""
+
 # The same for a batch of one, which has no order and no groups to keep.
 DECIDE_ONE = f"""
 WITH fence AS MATERIALIZED (
@@ -154,7 +199,7 @@ def take(queue: deque[Waiting], recent: Recent) -> tuple[list[Waiting], list[Lat
 
 
 def statement(batch: Sequence[Waiting]) -> tuple[str, list[Any]]:
-    """What decides a batch, and its parameters: one array per column of the request."""
+    """What decides a batch, and its parameters: the columns of the request."""
     rows = [
         (
             group,
@@ -175,7 +220,40 @@ def statement(batch: Sequence[Waiting]) -> tuple[str, list[Any]]:
     ]
     if len(rows) == 1:
         return DECIDE_ONE, list(rows[0][1:])
-    return DECIDE, [list(column) for column in zip(*rows, strict=True)]
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    if len(rows) == len(batch):
+        texts = _texts(columns)
+        if texts is not None:
+            return DECIDE_EACH, texts
+    return DECIDE, columns
+
+
+def _texts(columns: list[list[Any]]) -> list[str] | None:
+    """Every column as one text; None where a value holds what stands between values, or is no text."""
+    _, tables, versions, tokens, operations, payloads, counts, data, by, at, epochs, published = columns
+    counted = [each or b"" for each in counts]
+    if (
+        any(SEPARATOR in "".join(column) for column in (tables, tokens, operations, by))
+        or any(_BETWEEN in b"".join(column) for column in (payloads, counted, data))
+        or b"" in counts
+    ):
+        return None
+    try:
+        return [
+            SEPARATOR.join(tables),
+            SEPARATOR.join(map(str, versions)),
+            SEPARATOR.join(tokens),
+            SEPARATOR.join(operations),
+            _BETWEEN.join(payloads).decode(),
+            _BETWEEN.join(counted).decode(),
+            _BETWEEN.join(data).decode(),
+            SEPARATOR.join(by),
+            SEPARATOR.join(map(str, at)),
+            SEPARATOR.join(["" if each is None else str(each) for each in epochs]),
+            SEPARATOR.join(["" if each is None else str(each) for each in published]),
+        ]
+    except UnicodeDecodeError:
+        return None
 
 
 def won(item: Waiting, row: Sequence[Any]) -> Receipt:

@@ -3,8 +3,8 @@
 Everything that needs the file system happens before the decision: the staged file is read once,
 compared with what the request says of it, and counted. The decision itself is the ledger's.
 
-Who is known to be too late costs no look at any file. Where a look takes time, of those who want the
-same version one goes ahead, while the others wait for what becomes of it.
+Who is known to be too late costs no look at any file. Of those who want the same version one goes
+ahead, while the others wait for what becomes of it.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from inver.ports import FullTable, Store
 from inver.services.access import Access, missing
 from inver.services.context import Caller
 from inver.services.delta.agreement import compare, completed, is_plain
+from inver.services.delta.attempts import Attempt, hand_on
 from inver.services.delta.changing import changed, with_changes
 from inver.services.delta.places import Place, Places
 from inver.services.delta.publishing import Publishing
@@ -36,16 +37,6 @@ from inver.services.delta.types import Changes, Proposal
 _encode = msgspec.json.encode
 NEWEST_LIMIT = 20_000
 _VERSIONS = (Reason.VERSION_TAKEN, Reason.VERSION_GAP)
-
-
-class _Attempt:
-    """A commit whose file is being fetched, and those who wait because they want the same version."""
-
-    __slots__ = ("version", "waiting")
-
-    def __init__(self, version: int) -> None:
-        self.version = version
-        self.waiting: list[tuple[Caller, Proposal, asyncio.Future[Receipt | None]]] = []
 
 
 class Commits:
@@ -70,7 +61,7 @@ class Commits:
         self._verify = verify
         # The newest version of a table that is known here.
         self._newest: dict[str, int] = {}
-        self._attempts: dict[str, _Attempt] = {}
+        self._attempts: dict[str, Attempt] = {}
 
     def propose(self, caller: Caller, proposal: Proposal) -> Awaitable[Receipt | None]:
         """A commit, a notice of published versions, or both."""
@@ -99,10 +90,10 @@ class Commits:
         if not self._verify:
             return self._decided(proposal, info, b"", self._decide(caller, _append(table_id, info, None)))
         attempt = self._attempts.get(table_id)
-        if attempt is None or attempt.version != info.version:
+        if attempt is None or attempt.info.version != info.version:
             return self._verified(caller, proposal, info, place)
         waiting: asyncio.Future[Receipt | None] = asyncio.get_running_loop().create_future()
-        attempt.waiting.append((caller, proposal, waiting))
+        attempt.waiting.append((caller, proposal, info, waiting))
         return waiting
 
     # --- the short way: nothing of the table is read but the staged file ---
@@ -124,7 +115,7 @@ class Commits:
     ) -> Awaitable[Receipt]:
         data = place.objects.get_at_once(delta.staged_name(info.file_name))
         if data is None:
-            return self._attempted(proposal, info, self._when_read(caller, proposal, info, place))
+            return self._attempted(caller, proposal, info, self._when_read(caller, proposal, info, place))
         try:
             summary = self._examined(data, info)
         except Invalid:
@@ -136,7 +127,8 @@ class Commits:
         if proposal.published:
             seen = self._publishing.glance(proposal.table_id, place.objects, proposal.published)
         append = _append(proposal.table_id, info, summary, seen)
-        return self._decided(proposal, info, data, self._decide(caller, append))
+        deciding = self._decide(caller, append)
+        return self._decided(proposal, info, data, deciding, self._attempt(caller, proposal, info))
 
     async def _when_read(self, caller: Caller, proposal: Proposal, info: CommitInfo, place: Place) -> Receipt:
         try:
@@ -150,50 +142,72 @@ class Commits:
         return await self._decided(proposal, info, data, deciding)
 
     def _attempted(
-        self, proposal: Proposal, info: CommitInfo, work: Awaitable[Receipt]
+        self, caller: Caller, proposal: Proposal, info: CommitInfo, work: Awaitable[Receipt]
     ) -> asyncio.Future[Receipt]:
-        """Let those who want the same version wait for what becomes of this commit."""
         future = asyncio.ensure_future(work)
-        table_id = proposal.table_id
-        if table_id not in self._attempts:
-            attempt = self._attempts[table_id] = _Attempt(info.version)
-            future.add_done_callback(lambda _: self._end(table_id, attempt))
+        attempt = self._attempt(caller, proposal, info)
+        if attempt is not None:
+            future.add_done_callback(partial(self._end, proposal.table_id, attempt))
         return future
 
-    def _end(self, table_id: str, attempt: _Attempt) -> None:
-        """Those who waited come again: they are late now, or may try themselves."""
+    def _attempt(self, caller: Caller, proposal: Proposal, info: CommitInfo) -> Attempt | None:
+        """Let those who want the same version wait for what becomes of this commit."""
+        if proposal.table_id in self._attempts:
+            return None
+        attempt = self._attempts[proposal.table_id] = Attempt(caller, info)
+        return attempt
+
+    def _end(self, table_id: str, attempt: Attempt, done: asyncio.Future[Receipt]) -> None:
+        """Those who waited are late now, or come again and may try themselves."""
         del self._attempts[table_id]
-        for caller, proposal, waiting in attempt.waiting:
+        if not attempt.waiting:
+            return
+        receipt = None if done.cancelled() or done.exception() is not None else done.result()
+        for caller, proposal, info, waiting in attempt.waiting:
             if waiting.done():
+                continue
+            if receipt is not None and attempt.has_beaten(caller, info, receipt):
+                self._store.dismiss(waiting, _append(table_id, info, None), attempt.winner(receipt))
                 continue
             try:
                 again = asyncio.ensure_future(self.propose(caller, proposal))
             except Exception as error:
                 waiting.set_exception(error)
             else:
-                again.add_done_callback(partial(_hand_on, to=waiting))
+                again.add_done_callback(partial(hand_on, to=waiting))
 
     def _decided(
-        self, proposal: Proposal, info: CommitInfo, data: bytes, deciding: Awaitable[Receipt]
+        self,
+        proposal: Proposal,
+        info: CommitInfo,
+        data: bytes,
+        deciding: Awaitable[Receipt],
+        attempt: Attempt | None = None,
     ) -> asyncio.Future[Receipt]:
         future = deciding if isinstance(deciding, asyncio.Future) else asyncio.ensure_future(deciding)
-        future.add_done_callback(partial(self._follow, proposal, info, data))
+        future.add_done_callback(partial(self._follow, proposal, info, data, attempt))
         return future
 
     def _follow(
-        self, proposal: Proposal, info: CommitInfo, data: bytes, done: asyncio.Future[Receipt]
+        self,
+        proposal: Proposal,
+        info: CommitInfo,
+        data: bytes,
+        attempt: Attempt | None,
+        done: asyncio.Future[Receipt],
     ) -> None:
         error = None if done.cancelled() else done.exception()
         if isinstance(error, Conflict):
             for detail in error.conflicts:
                 if detail.reason in _VERSIONS and isinstance(detail.current, int):
                     self._learn(detail.subject, detail.current)
-        if done.cancelled() or error is not None:
-            return
-        receipt = done.result()
-        if data and not receipt.replayed:
-            self._publishing.keep(proposal.table_id, info.version, data)
-        self.settle(proposal, info, receipt.published)
+        if not done.cancelled() and error is None:
+            receipt = done.result()
+            if data and not receipt.replayed:
+                self._publishing.keep(proposal.table_id, info.version, data)
+            self.settle(proposal, info, receipt.published)
+        if attempt is not None:
+            self._end(proposal.table_id, attempt, done)
 
     def settle(self, proposal: Proposal, info: CommitInfo, marked: int | None = None) -> None:
         """A proposal is decided: what follows from it. `marked` is how far the ledger knows the log to go."""
@@ -346,14 +360,3 @@ def _append(
         counts=_encode(summary.counts) if summary else None,
         published=published,
     )
-
-
-def _hand_on(done: asyncio.Future[Receipt | None], to: asyncio.Future[Receipt | None]) -> None:
-    if to.done():
-        return
-    if done.cancelled():
-        to.cancel()
-    elif (error := done.exception()) is not None:
-        to.set_exception(error)
-    else:
-        to.set_result(done.result())

@@ -67,15 +67,18 @@ class Publishing:
         self._contents[table_id, version] = data
 
     def glance(self, table_id: str, objects: ObjectStore, version: int) -> int | None:
-        """The version up to which a writer says that it has published, if that is seen at once to be so."""
+        """How far the log is seen at once to go, of the versions that a writer says it has published."""
         marked = self._marked.get(table_id)
-        if marked is None or not 0 < version - marked <= GLANCE:
+        if marked is None or version <= marked:
             return None
-        for each in range(marked + 1, version + 1):
+        seen = marked
+        # With more than that to look for, commits that follow each other look for it bit by bit.
+        for each in range(marked + 1, min(version, marked + GLANCE) + 1):
             known = self._contents.get((table_id, each))
             if known is None or objects.get_at_once(delta.published_name(each)) != known:
-                return None
-        return version
+                break
+            seen = each
+        return seen if seen > marked else None
 
     def told(self, table_id: str, version: int) -> None:
         """A writer says that it has published up to this version: we look before we believe."""

@@ -1,0 +1,163 @@
+"""Delta commits on each store: what becomes of those who want the same version, and what is published."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from pathlib import Path
+
+import pytest
+
+from inver.domain.delta import REQUIRED_FEATURES, REQUIRED_PROPERTIES, TABLE_ID, CommitInfo
+from inver.domain.ledger import Reason, Receipt, Winner
+from inver.domain.locations import Location
+from inver.domain.principals import ADMIN
+from inver.errors import Conflict, Invalid
+from inver.server.services import Services
+from inver.services.context import Caller
+from inver.services.delta.publishing import GLANCE
+from inver.services.delta.types import NewTable, Proposal
+from tests.fixtures.delta import add_file, commit_file
+from tests.fixtures.ledger import Book, admin, as_admin, build_services, outcomes
+
+AT = 1_794_787_200_000
+
+
+class Lake:
+    """A managed table, its files, and the services that decide about it."""
+
+    def __init__(self, services: Services, book: Book, table_id: str, location: str) -> None:
+        self.services = services
+        self.book = book
+        self.id = table_id
+        self.location = location
+        self.log = Path(Location.parse(location).local_path) / "_delta_log"
+
+    def info(self, version: int) -> CommitInfo:
+        """A commit that nobody has staged."""
+        return CommitInfo(version, AT + version, f"{version:020d}.{uuid.uuid4()}.json", 1, AT)
+
+    def stage(self, version: int) -> CommitInfo:
+        data = commit_file(AT + version, [add_file(f"part-{version}")], "WRITE")
+        info = CommitInfo(version, AT + version, f"{version:020d}.{uuid.uuid4()}.json", len(data), AT)
+        (self.log / "_staged_commits" / info.file_name).write_bytes(data)
+        return info
+
+    def publish(self, info: CommitInfo) -> None:
+        """As a writer does with its own commit."""
+        shutil.copy(self.log / "_staged_commits" / info.file_name, self.log / f"{info.version:020d}.json")
+
+    async def propose(
+        self, info: CommitInfo, published: int | None = None, by: Caller | None = None
+    ) -> Receipt:
+        caller = by or await admin(self.book.store)
+        proposal = Proposal(table_id=self.id, location=self.location, info=info, published=published)
+        receipt = await self.services.delta.propose(caller, proposal)
+        assert receipt is not None
+        return receipt
+
+
+@pytest.fixture
+async def lake(book: Book, tmp_path: Path) -> Lake:
+    services = build_services(book.store, book.clock, tmp_path)
+    delta = services.delta
+    name = ("main", "sales", "orders")
+    staged = await as_admin(book.store, lambda caller: delta.stage(caller, name))
+    lake = Lake(services, book, staged.id, staged.location)
+    (lake.log / "_staged_commits").mkdir(parents=True)
+    features = list(REQUIRED_FEATURES)
+    configuration = {**REQUIRED_PROPERTIES, TABLE_ID: staged.id}
+    protocol = {
+        "minReaderVersion": 3,
+        "minWriterVersion": 7,
+        "readerFeatures": [each for each in features if each != "inCommitTimestamp"],
+        "writerFeatures": features,
+    }
+    metadata = {
+        "id": staged.id,
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": '{"type":"struct","fields":[]}',
+        "partitionColumns": [],
+        "configuration": configuration,
+    }
+    first = commit_file(AT, [{"protocol": protocol}, {"metaData": metadata}], "CREATE TABLE")
+    (lake.log / f"{0:020d}.json").write_bytes(first)
+    properties = {
+        **configuration,
+        "delta.minReaderVersion": "3",
+        "delta.minWriterVersion": "7",
+        **{f"delta.feature.{feature}": "supported" for feature in features},
+    }
+    new = NewTable(name=name, location=staged.location, properties=properties, timestamp=AT)
+    await as_admin(book.store, lambda caller: delta.create(caller, new))
+    # From the second commit on, what decides about one is known.
+    await lake.propose(lake.stage(1))
+    return lake
+
+
+async def test_who_wants_a_version_that_is_being_decided_is_told_who_got_it(lake: Lake):
+    """Nobody looks at their files, which are not there."""
+    first, rivals = lake.stage(2), [lake.info(2) for _ in range(9)]
+    won, *lost = await outcomes(*(lake.propose(each) for each in (first, *rivals)))
+    assert isinstance(won, Receipt)
+    winner = Winner(2, first.file_name, won.transaction, won.at, ADMIN.id)
+    for refused in lost:
+        assert isinstance(refused, Conflict)
+        assert refused.message == "version 2 is taken; the table is at version 2"
+        [detail] = refused.conflicts
+        assert (detail.operation, detail.subject, detail.reason) == (0, lake.id, Reason.VERSION_TAKEN)
+        assert (detail.expected, detail.current, detail.winner) == (1, 2, winner)
+    assert await lake.book.version(lake.id) == 2
+    assert (await lake.propose(lake.stage(3))).results[0].version == 3
+
+
+async def test_a_commit_sent_again_while_it_is_being_decided_is_the_same_commit(lake: Lake):
+    first = lake.stage(2)
+    answers = await outcomes(*(lake.propose(first) for _ in range(5)))
+    receipts = [each for each in answers if isinstance(each, Receipt)]
+    assert len(receipts) == 5, answers
+    assert [each.replayed for each in receipts] == [False, True, True, True, True]
+    assert {each.transaction for each in receipts} == {receipts[0].transaction}
+    assert await lake.book.version(lake.id) == 2
+
+
+async def test_after_a_gap_everybody_is_told_of_it(lake: Lake):
+    """The table is at 1, so nobody gets 5, and each is refused for itself."""
+    answers = await outcomes(*(lake.propose(lake.stage(5)) for _ in range(4)))
+    for refused in answers:
+        assert isinstance(refused, Conflict)
+        assert refused.conflicts[0].reason is Reason.VERSION_GAP
+    assert (await lake.propose(lake.stage(2))).results[0].version == 2
+
+
+async def test_who_waited_for_one_that_fails_may_win(lake: Lake):
+    missing, good = lake.info(2), lake.stage(2)
+    refused, won = await outcomes(lake.propose(missing), lake.propose(good))
+    assert isinstance(won, Receipt)
+    assert isinstance(refused, Invalid | Conflict)
+    assert (await lake.book.tokens(lake.id))[-1] == good.file_name
+
+
+async def test_what_a_writer_published_is_marked_bit_by_bit(lake: Lake):
+    """However much a writer has published without a word, its commits catch up with it."""
+    await lake.services.publishing.publish(lake.id)
+    last = 1 + GLANCE + 3
+    infos = [lake.stage(version) for version in range(2, last + 1)]
+    for info in infos:
+        assert (await lake.propose(info)).published == 1
+        lake.publish(info)
+    first = await lake.propose(lake.stage(last + 1), published=last)
+    assert first.published == 1 + GLANCE
+    second = await lake.propose(lake.stage(last + 2), published=last)
+    assert second.published == last
+
+
+async def test_a_published_file_that_is_another_is_not_marked(lake: Lake):
+    """What was seen before it is."""
+    await lake.services.publishing.publish(lake.id)
+    second, third = lake.stage(2), lake.stage(3)
+    for info in (second, third):
+        assert (await lake.propose(info)).published == 1
+    lake.publish(second)
+    (lake.log / f"{3:020d}.json").write_bytes(b"{}\n")
+    assert (await lake.propose(lake.stage(4), published=3)).published == 2
