@@ -24,6 +24,7 @@ from bench import (
     listing,
     peers,
     sharing,
+    sharing_table,
     unity,
 )
 from bench.ledger import Options
@@ -95,7 +96,7 @@ class Run:
             say(f"listing: pages of {listing.TABLES:,} tables")
             self.results.listing = listing.run(self.options.seconds)
         if "sharing" in self.chosen:
-            say(f"sharing: a table of {sharing.FILES:,} files, {sharing.COMMITS:,} commits")
+            say(f"sharing: a table of {sharing_table.FILES:,} files, {sharing_table.COMMITS:,} commits")
             self.results.sharing = sharing.run()
         if "care-plan" in self.chosen:
             say(f"care: a plan over {care_plan.TABLES:,} tables")

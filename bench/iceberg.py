@@ -272,17 +272,7 @@ class Pair:
                 made.append(measure(subject))
         for subject, made in zip(self.subjects, outcomes, strict=True):
             best = that_counts(made, lambda outcome: outcome.answers.count)
-            usage, answers = best.usage, best.answers
-            yield Load(
-                subject=f"{subject.name}-iceberg-{what}",
-                connections=connections,
-                per_s=answers.count / usage.seconds,
-                p50_ms=answers.p50_ms,
-                p99_ms=answers.p99_ms,
-                cpu_us={name: 1e6 * seconds / answers.count for name, seconds in usage.groups.items()},
-                generator=usage.own / usage.seconds,
-                foreign=usage.foreign,
-            )
+            yield Load.measured(f"{subject.name}-iceberg-{what}", connections, best.answers, best.usage)
 
 
 @contextmanager

@@ -212,17 +212,7 @@ class Pair:
             repeated=repeated,
         )
         done = lance_load.run(plan)
-        answers, spent = done.answers, done.usage
-        return Load(
-            subject=f"{subject.name}-lance-{what}",
-            connections=len(requests),
-            per_s=answers.count / spent.seconds,
-            p50_ms=answers.p50_ms,
-            p99_ms=answers.p99_ms,
-            cpu_us={name: 1e6 * seconds / answers.count for name, seconds in spent.groups.items()},
-            generator=spent.own / spent.seconds,
-            foreign=spent.foreign,
-        )
+        return Load.measured(f"{subject.name}-lance-{what}", len(requests), done.answers, done.usage)
 
 
 @contextmanager

@@ -8,7 +8,9 @@ from typing import Any
 import msgspec
 
 from bench import care_plan, listing
+from bench.generator import Answers
 from bench.load import Outcome
+from bench.machine import Usage
 
 
 class Load(msgspec.Struct, kw_only=True):
@@ -25,7 +27,10 @@ class Load(msgspec.Struct, kw_only=True):
 
     @classmethod
     def of(cls, subject: str, connections: int, outcome: Outcome) -> Load:
-        usage, answers = outcome.usage, outcome.answers[200]
+        return cls.measured(subject, connections, outcome.answers[200], outcome.usage)
+
+    @classmethod
+    def measured(cls, subject: str, connections: int, answers: Answers, usage: Usage) -> Load:
         return cls(
             subject=subject,
             connections=connections,

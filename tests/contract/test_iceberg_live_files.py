@@ -13,9 +13,11 @@ from inver.domain.iceberg.scans import ScanRequest, ScanTask
 from inver.domain.tables import Table
 from inver.errors import NotFound, Unsupported
 from inver.services.iceberg import manifests as reading
+from inver.services.iceberg import planning
 from tests.fixtures import avro
 from tests.fixtures.avro import container, data_file, manifest_file, optional
-from tests.fixtures.house import House, ask, house
+from tests.fixtures.house import Answer, House, house
+from tests.fixtures.iceberg_house import TABLES, Client, two_servers
 
 DAY = [optional(1000, "d", {"type": "int", "logicalType": "date"})]
 SCHEMA = {
@@ -31,17 +33,22 @@ SCHEMA = {
 async def home(tmp_path: Path) -> AsyncIterator[House]:
     async with house(tmp_path / "home") as made:
         await made.schema("main", "ns")
-        spec = {"fields": [{"source-id": 2, "transform": "day", "name": "d"}]}
-        await send(made, "", {"name": "t", "schema": SCHEMA, "partition-spec": spec})
+        await create(made)
         yield made
 
 
+async def create(home: House) -> None:
+    fields = [{"source-id": 2, "transform": "day", "name": "d"}]
+    partitioned: dict[str, Any] = {"partition-spec": {"fields": fields}}
+    await Client(home).create(schema=SCHEMA, **partitioned)
+
+
+async def asked(home: House, method: str, path: str, body: Any = None) -> Answer:
+    return await Client(home).ask(method, f"{TABLES}{path}", body)
+
+
 async def send(home: House, path: str, body: Any) -> Any:
-    headers = {"Authorization": f"Bearer {home.admin.token}"}
-    url = f"/iceberg/v1/main/namespaces/ns/tables{path}"
-    answer = await ask(home.app.public, "POST", url, body, headers.items())
-    assert answer.status == 200, answer
-    return answer.json
+    return await Client(home).ok("POST", f"{TABLES}{path}", body)
 
 
 async def found(home: House) -> Table:
@@ -159,3 +166,77 @@ async def test_a_failure_does_not_block_the_next_scan(home: House) -> None:
             await live(home)
     lost.write_bytes(data)
     assert len(await live(home)) == 20
+
+
+# --- plans ---
+
+
+async def task_of(home: House, plan_task: str) -> tuple[int, str]:
+    """What is answered for a plan task: the status, and the tasks or the kind of refusal."""
+    answer = await asked(home, "POST", "/t/tasks", {"plan-task": plan_task})
+    told = answer.json
+    return answer.status, told["error"]["type"] if answer.status != 200 else told["file-scan-tasks"]
+
+
+async def test_a_plan_ends_by_itself(home: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "PAGE", 1)
+    await commit(home, 1, [in_day(name, 1) for name in "ab"])
+    told = await send(home, "/t/plan", {})
+    [token] = told["plan-tasks"]
+    cancelled = await send(home, "/t/plan", {})
+    assert (await asked(home, "DELETE", f"/t/plan/{cancelled['plan-id']}")).status == 204
+    plans = home.app.services.iceberg.planning
+    home.clock.advance(planning.LIFETIME_MS)
+    assert await plans.forget() == 0, "its tokens are good still, were it not cancelled"
+    assert (await task_of(home, token))[0] == 200
+    home.clock.advance(1)
+    assert await task_of(home, token) == (404, "NoSuchPlanTaskException")
+    for plan_id in (told["plan-id"], cancelled["plan-id"]):
+        for method in ("GET", "DELETE"):
+            answer = await asked(home, method, f"/t/plan/{plan_id}")
+            assert (answer.status, answer.json["error"]["type"]) == (404, "NoSuchPlanIdException")
+    assert await plans.forget() == 1
+
+
+async def test_tasks_behind_a_task_end_with_their_plan(home: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "PAGE", 1)
+    monkeypatch.setattr(planning, "TASKS_SIZE", 1)
+    await commit(home, 1, [in_day(name, 1) for name in "abcd"])
+    told = await send(home, "/t/plan", {})
+    [second] = told["plan-tasks"]
+    [third] = (await send(home, "/t/tasks", {"plan-task": second}))["plan-tasks"]
+    assert (await send(home, "/t/tasks", {"plan-task": third}))["plan-tasks"]
+    assert (await asked(home, "DELETE", f"/t/plan/{told['plan-id']}")).status == 204
+    for token in (second, third):
+        assert await task_of(home, token) == (404, "NoSuchPlanTaskException")
+
+
+async def test_a_filter_that_is_long_makes_short_pages(home: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each file may come with the whole of it."""
+    filter_ = {"type": "in", "term": "id", "values": list(range(100))}
+    monkeypatch.setattr(planning, "RESIDUALS_SIZE", 700)
+    await commit(home, 1, [in_day(name, 1) for name in "abcde"])
+    told = await send(home, "/t/plan", {"filter": filter_})
+    assert [len(told["file-scan-tasks"]), len(told["plan-tasks"])] == [2, 2]
+    monkeypatch.setattr(planning, "RESIDUALS_SIZE", 1)
+    pages = [(await task_of(home, token))[1] for token in told["plan-tasks"]]
+    assert [len(page) for page in pages] == [2, 1]
+
+
+@pytest.mark.postgres
+async def test_a_plan_is_cancelled_on_all_servers(
+    tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planning, "PAGE", 1)
+    async with two_servers(tmp_path, postgres_url) as (first, second):
+        one, two = first.home, second.home
+        two.admin = one.admin.at(two)
+        await create(one)
+        await commit(one, 1, [in_day(name, 1) for name in "ab"])
+        told = await send(one, "/t/plan", {})
+        [token] = told["plan-tasks"]
+        assert (await task_of(two, token))[0] == 200
+        assert (await asked(two, "DELETE", f"/t/plan/{told['plan-id']}")).status == 204
+        for home in (one, two):
+            assert await task_of(home, token) == (404, "NoSuchPlanTaskException")
+            assert (await asked(home, "GET", f"/t/plan/{told['plan-id']}")).json == {"status": "cancelled"}

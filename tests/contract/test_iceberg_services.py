@@ -1,86 +1,23 @@
-"""Iceberg tables below the protocol: several servers on one database, files after a power cut, memory."""
+"""Iceberg tables below the protocol: several servers on one database, files, signatures, memory."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from inver.config.settings import IcebergSettings
+from inver.config.settings import IcebergSettings, StorageSettings
 from inver.domain.ledger import CreateTable, Receipt, Transaction
+from inver.secrets import Secret
+from inver.services.iceberg.signing import STAGED_MS
 from inver.services.iceberg.states import States
-from tests.fixtures.house import Answer, House, Person, ask, house
-from tests.fixtures.iceberg import SCHEMA, append
+from tests.fixtures.house import House, ask, house
+from tests.fixtures.iceberg import SCHEMA
+from tests.fixtures.iceberg_house import TABLES, Client, client, home, two
 
-
-class Client:
-    """One server's Iceberg face, and somebody with a token."""
-
-    def __init__(self, home: House, who: Person) -> None:
-        self.home = home
-        self._who = who
-
-    async def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
-        sent = {"Authorization": f"Bearer {self._who.token}", **headers}
-        return await ask(self.home.app.public, method, f"/iceberg/v1/main{path}", body, sent.items())
-
-    async def create(self, name: str) -> dict[str, Any]:
-        answer = await self.ask("POST", "/namespaces/ns/tables", {"name": name, "schema": SCHEMA})
-        assert answer.status == 200, answer
-        return dict(answer.json)
-
-    async def load(self, name: str) -> dict[str, Any]:
-        answer = await self.ask("GET", f"/namespaces/ns/tables/{name}")
-        assert answer.status == 200, answer
-        return dict(answer.json)
-
-    async def append(self, name: str, seen: dict[str, Any]) -> Answer:
-        body = append(seen)
-        # The clock of these servers stands still.
-        body["updates"][0]["snapshot"]["timestamp-ms"] = self.home.clock.now_ms()
-        return await self.ask("POST", f"/namespaces/ns/tables/{name}", body)
-
-    async def set(self, name: str, **properties: str) -> Answer:
-        update = {"action": "set-properties", "updates": properties}
-        return await self.ask(
-            "POST", f"/namespaces/ns/tables/{name}", {"requirements": [], "updates": [update]}
-        )
-
-    async def rename(self, name: str, to: str) -> Answer:
-        body = {
-            "source": {"namespace": ["ns"], "name": name},
-            "destination": {"namespace": ["ns"], "name": to},
-        }
-        return await self.ask("POST", "/tables/rename", body)
-
-
-@pytest.fixture
-async def home(tmp_path: Path) -> AsyncIterator[House]:
-    async with house(tmp_path / "home") as made:
-        await made.schema("main", "ns")
-        yield made
-
-
-@pytest.fixture
-def client(home: House) -> Client:
-    return Client(home, home.admin)
-
-
-@pytest.fixture
-async def two(tmp_path: Path, postgres_url: str) -> AsyncIterator[tuple[Client, Client]]:
-    """Two servers on one database and one warehouse."""
-    storage = {"external_roots": (str(tmp_path),)}
-    async with (
-        house(tmp_path / "one", postgres_url, **storage) as one,
-        house(tmp_path / "two", postgres_url, **storage) as two,
-    ):
-        place = f"file://{tmp_path}/shared"
-        await one.admin.ok("POST", "/catalogs", {"name": "main", "storage_root": place})
-        await one.admin.ok("POST", "/catalogs/main/schemas", {"path": ["ns"]})
-        yield Client(one, one.admin), Client(two, one.admin.at(two))
+__all__ = ["client", "home", "two"]
 
 
 # --- several servers ---
@@ -211,7 +148,7 @@ async def test_a_file_of_somebody_else_is_never_touched(home: House, client: Cli
 async def test_a_dropped_table_is_forgotten_and_its_files_are_not(tmp_path: Path) -> None:
     async with house(tmp_path / "home", hold_ms=1_000) as home:
         await home.schema("main", "ns")
-        client = Client(home, home.admin)
+        client = Client(home)
         told = await client.create("t")
         table_id = told["metadata"]["table-uuid"]
         await client.ask("DELETE", "/namespaces/ns/tables/t")
@@ -235,6 +172,49 @@ async def test_files_that_were_registered_again_are_not_purged(home: House, clie
     assert await home.app.services.followup.step() == 1
     assert file_of(told).exists()
     assert (await client.set("back", a="1")).status == 200
+
+
+# --- signing ---
+
+
+async def test_the_place_of_a_staged_table_is_signed_for_while_it_is_theirs(tmp_path: Path) -> None:
+    """Nothing is sent to the store: a signature is a matter of the server's own."""
+    storage = StorageSettings(
+        warehouse="s3://bucket/wh",
+        endpoint="http://127.0.0.1:9",
+        allow_http=True,
+        region="r",
+        access_key="key",
+        secret_key=Secret("secret"),
+    )
+    async with house(tmp_path / "home", storage=storage) as home:
+        await home.schema("main", "ns")
+        ann = await home.user("ann")
+        for privilege in ("USE CATALOG", "USE SCHEMA", "CREATE TABLE"):
+            await home.grant("ann", [privilege], "catalog", "main")
+        client = Client(home, ann)
+        body = {"name": "t", "schema": SCHEMA, "stage-create": True}
+        answer = await client.ask("POST", TABLES, body, **{"X-Iceberg-Access-Delegation": "remote-signing"})
+        location = answer.json["metadata"]["location"].removeprefix("s3://")
+        request = {
+            "region": "r",
+            "uri": f"http://127.0.0.1:9/{location}/data/a",
+            "method": "PUT",
+            "headers": {},
+            "properties": answer.json["remote-signing-config"]["properties"],
+        }
+
+        async def sign() -> int:
+            return (await client.ask("POST", f"{TABLES}/t/sign", request)).status
+
+        assert await sign() == 200
+        await home.revoke("ann", ["CREATE TABLE"], "catalog", "main")
+        assert await sign() == 403
+        await home.grant("ann", ["CREATE TABLE"], "catalog", "main")
+        home.clock.advance(STAGED_MS)
+        assert await sign() == 200
+        home.clock.advance(1)
+        assert await sign() == 404
 
 
 # --- memory ---

@@ -92,6 +92,19 @@ async def test_what_was_renamed_is_told(book: Book):
     ]
 
 
+async def test_properties_that_were_taken_away_are_told(book: Book):
+    for properties in ({"a": "1", "b": "2", "c": "3"}, {"c": "4", "d": "5"}):
+        await book.decide(ledger.AlterSchema(id=book.schema, properties=properties))
+        await book.decide(ledger.AlterCatalog(id=book.catalog, comment="c", properties=properties))
+    told = [event.data for event in await book.store.events(2, 10)]
+    assert told == [
+        b'{"changed":["properties"]}',
+        b'{"changed":["comment","properties"]}',
+        b'{"changed":["properties"],"removed":["a","b"]}',
+        b'{"changed":["comment","properties"],"removed":["a","b"]}',
+    ]
+
+
 @pytest.mark.postgres
 async def test_schemas_are_made_inside_while_one_is_renamed(servers: tuple[Book, Book, Book]):
     first, second, third = servers

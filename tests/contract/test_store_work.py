@@ -116,6 +116,15 @@ async def test_old_keys_are_forgotten(book: Book):
     await book.decide(append(await book.create_table(), 1), keyed=requests[0])
 
 
+async def test_cancelled_plans_are_known_until_they_are_forgotten(book: Book):
+    for plan, at in (("a", 10), ("b", 11), ("a", 12)):
+        await book.store.cancel_plan(plan, at)
+    assert [await book.store.is_cancelled(plan) for plan in "abc"] == [True, True, False]
+    assert await book.store.forget_plans(10) == 0
+    assert await book.store.forget_plans(11) == 1
+    assert [await book.store.is_cancelled(plan) for plan in "ab"] == [False, True]
+
+
 async def test_what_is_remembered_never_changes(book: Book):
     answers = await asyncio.gather(*(book.store.remember("id", f"v{index}") for index in range(8)))
     assert len(set(answers)) == 1

@@ -23,6 +23,19 @@ def _client(name: str) -> Client:
         pytest.skip(str(missing))
 
 
+def lance_extra() -> dict[str, str]:
+    """The environment of a server with the extra `lance`, whose packages are those of the client."""
+    [packages] = _client("lance").home.glob("lib/python3*/site-packages")
+    return {"PYTHONPATH": str(packages)}
+
+
+@pytest.fixture(scope="module")
+def data_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InverServer]:
+    """A server that can work on the data of Lance tables."""
+    with running_inver(tmp_path_factory.mktemp("data") / "home", env=lance_extra()) as server:
+        yield server
+
+
 @pytest.fixture(scope="session")
 def duckdb() -> Client:
     return _client("duckdb")

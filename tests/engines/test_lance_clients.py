@@ -9,26 +9,15 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.engines.conftest import _client
+from tests.engines.conftest import _client, lance_extra
 from tests.fixtures.lance import Namespace, code, stage
 from tests.fixtures.s3 import S3Server
 from tests.fixtures.server import InverServer, running_inver
 
-PYLANCE = "lib/python3*/site-packages"
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InverServer]:
-    """Inver as it is with the extra `lance`, whose packages come from the client's environment."""
-    home = tmp_path_factory.mktemp("data") / "home"
-    [packages] = _client("lance").home.glob(PYLANCE)
-    with running_inver(home, env={"PYTHONPATH": str(packages)}) as server:
-        yield server
-
 
 @pytest.fixture
-def space(server: InverServer) -> Iterator[Namespace]:
-    space = Namespace(server)
+def space(data_server: InverServer) -> Iterator[Namespace]:
+    space = Namespace(data_server)
     space.post(f"/v1/namespace/{space.catalog}$default/create", {})
     yield space
     space.close()
@@ -282,9 +271,8 @@ def test_without_the_extra_the_data_is_left_alone(tmp_path: Path):
 
 @pytest.mark.s3
 def test_data_on_an_object_store(tmp_path: Path, s3_server: S3Server):
-    [packages] = _client("lance").home.glob(PYLANCE)
     warehouse = f"s3://{s3_server.create_bucket()}/wh"
-    env = {"PYTHONPATH": str(packages), "INVER_STORAGE__WAREHOUSE": warehouse, **s3_server.settings}
+    env = {**lance_extra(), "INVER_STORAGE__WAREHOUSE": warehouse, **s3_server.settings}
     with running_inver(tmp_path / "home", env=env) as server:
         space = Namespace(server)
         table = f"{space.catalog}$s$t"

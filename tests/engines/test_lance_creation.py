@@ -13,7 +13,7 @@ import pyarrow
 import pyarrow.ipc
 import pytest
 
-from tests.engines.conftest import _client
+from tests.engines.conftest import lance_extra
 from tests.fixtures.lance import Namespace, code
 from tests.fixtures.processes import free_port
 from tests.fixtures.server import InverServer, running_inver
@@ -26,9 +26,7 @@ TABLE_EXISTS, CONCURRENT = 5, 14
 
 @pytest.fixture(scope="module")
 def extra() -> dict[str, str]:
-    """The packages of the extra `lance`, from the client's environment."""
-    [packages] = _client("lance").home.glob("lib/python3*/site-packages")
-    return {"PYTHONPATH": str(packages)}
+    return lance_extra()
 
 
 @pytest.fixture(scope="module")

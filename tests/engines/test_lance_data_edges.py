@@ -7,23 +7,14 @@ from typing import Any
 
 import pytest
 
-from tests.engines.conftest import _client
-from tests.engines.test_lance_clients import PYLANCE, lancedb, rest
+from tests.engines.test_lance_clients import lancedb, rest
 from tests.fixtures.lance import Namespace, code
-from tests.fixtures.server import InverServer, running_inver
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InverServer]:
-    home = tmp_path_factory.mktemp("edges") / "home"
-    [packages] = _client("lance").home.glob(PYLANCE)
-    with running_inver(home, env={"PYTHONPATH": str(packages)}) as server:
-        yield server
+from tests.fixtures.server import InverServer
 
 
 @pytest.fixture
-def space(server: InverServer) -> Iterator[Namespace]:
-    space = Namespace(server)
+def space(data_server: InverServer) -> Iterator[Namespace]:
+    space = Namespace(data_server)
     rest(space, ["TableApi", "create_table", [f"{space.catalog}$s$t"], {"rows": [0, 4]}, {}])
     yield space
     space.close()
@@ -55,8 +46,8 @@ def test_a_branch_made_anew_is_read_as_it_is_now(space: Namespace):
 
 
 @pytest.fixture(scope="module")
-def texts(server: InverServer) -> Iterator[Namespace]:
-    space = Namespace(server)
+def texts(data_server: InverServer) -> Iterator[Namespace]:
+    space = Namespace(data_server)
     rest(space, ["TableApi", "create_table", [f"{space.catalog}$s$t"], {"rows": [0, 4]}, {}])
     space.of("t", "add_columns", {"new_columns": [{"name": "text", "expression": "'green frog'"}]})
     for row, text in enumerate(("red fox jumps", "red hen sleeps", "blue fox sleeps")):

@@ -152,3 +152,22 @@ def test_a_table_that_could_never_be_committed_to_is_not_made(lake: Lake) -> Non
     assert error(answer)[:2] == (400, "IllegalArgumentException")
     assert name in error(answer)[2]
     assert lake.get("/namespaces/ns/tables")["identifiers"] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("/namespaces", {"namespace": [1]}, "namespace[0]"),
+        ("/namespaces/ns/properties", {"updates": {"a": 1}}, "updates"),
+        ("/namespaces/ns/register", {"name": "", "metadata-location": "x"}, "name"),
+        ("/namespaces/ns/views", {"name": 5}, "name"),
+        ("/tables/rename", {"source": 1}, "source"),
+        ("/namespaces/ns/properties", [], "body"),
+        ("/namespaces/ns/tables/t/metrics", {"report-type": "x"}, "report-type"),
+    ],
+)
+def test_refusals_name_the_field(lake: Lake, path: str, body: Any, field: str) -> None:
+    """The envelope has no other place for it than the message."""
+    status, name, message = error(lake.admin.post(path, json=body))
+    assert (status, name) == (400, "BadRequestException")
+    assert field in message

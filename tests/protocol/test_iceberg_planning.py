@@ -428,11 +428,28 @@ def test_plans_are_fetched_and_cancelled_by_their_id(writer: Writer, by_day: Wri
     again = admin.get(one).json()
     assert (again["status"], paths(again)) == ("completed", ["a"])
     assert "plan-id" not in again
-    assert admin.delete(one).status_code == 204
     for url in (f"{writer.table.url}/plan/nonsense", f"{by_day.table.url}/plan/{told['plan-id']}"):
         assert kind(admin.get(url)) == NO_PLAN
         assert kind(admin.delete(url)) == NO_PLAN
     assert kind(admin.delete(f"/namespaces/ns/tables/nobody/plan/{told['plan-id']}")) == NO_TABLE
+
+
+def test_a_cancelled_plan_and_its_tasks_are_gone(writer: Writer) -> None:
+    writer.commit([writer.manifest([data_file(f"f{n:05}") for n in range(2 * PAGE + 1)])])
+    admin, url = writer.table.lake.admin, writer.table.url
+    told, kept = plan(writer.table), plan(writer.table)
+    one = f"{url}/plan/{told['plan-id']}"
+    assert len(told["plan-tasks"]) == 2
+    again = admin.get(one).json()
+    for _ in range(2):
+        assert admin.delete(one).status_code == 204
+    answer = admin.get(one)
+    assert (answer.status_code, answer.json()) == (200, {"status": "cancelled"})
+    for task in told["plan-tasks"] + again["plan-tasks"]:
+        assert kind(fetch(writer.table, task)) == NO_TASK
+    # The same scan that somebody else asked for is another plan.
+    assert len(everything(writer.table, kept)) == 2 * PAGE + 1
+    assert admin.get(f"{url}/plan/{kept['plan-id']}").json()["status"] == "completed"
 
 
 def test_a_plan_whose_request_is_too_long_for_a_url(writer: Writer) -> None:
@@ -444,6 +461,7 @@ def test_a_plan_whose_request_is_too_long_for_a_url(writer: Writer) -> None:
     one = f"{writer.table.url}/plan/{told['plan-id']}"
     assert kind(writer.table.lake.admin.get(one)) == NO_PLAN
     assert writer.table.lake.admin.delete(one).status_code == 204
+    assert writer.table.lake.admin.get(one).json() == {"status": "cancelled"}
 
 
 # --- refusals ---

@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
 from tests.fixtures.iceberg import Table
-from tests.fixtures.iceberg_sharing import Ice, names
-from tests.fixtures.sharing import Provider, provider
+from tests.fixtures.iceberg_sharing import Ice, ice, names
+from tests.fixtures.sharing import provider
 
-__all__ = ["provider"]
-
-
-@pytest.fixture
-def ice(provider: Provider) -> Iterator[Ice]:
-    made = Ice(provider)
-    yield made
-    made.close()
+__all__ = ["ice", "provider"]
 
 
 def test_shares_cursors_and_history_follow_the_id(ice: Ice) -> None:

@@ -5,6 +5,7 @@ A refusal makes a client delete its files, so none is given for a commit that wa
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 import pytest
@@ -63,8 +64,15 @@ def test_a_snapshot_of_another_with_the_same_id_is_refused(table: Table) -> None
     assert table.commit(body).status_code == 400
 
 
-def test_its_table_has_another_name_by_now_or_is_dropped(lake: Lake, table: Table) -> None:
-    """A dropped table can come back for a while, and needs its files then."""
+@pytest.mark.parametrize("registered", [False, True])
+def test_its_table_has_another_name_by_now_or_is_dropped(lake: Lake, table: Table, registered: bool) -> None:
+    """A dropped table can come back for a while, and needs its files then.
+
+    One that was registered has another id in the catalog than in its metadata.
+    """
+    if registered:
+        last = lake.post(f"{table.url}/unregister", None)["metadata-location"]
+        lake.post("/namespaces/ns/register", {"name": "t", "metadata-location": last})
     body = lost(table)
     names = {"source": table.identifier, "destination": {"namespace": ["ns"], "name": "moved"}}
     lake.post("/tables/rename", names)
@@ -76,6 +84,22 @@ def test_its_table_has_another_name_by_now_or_is_dropped(lake: Lake, table: Tabl
     lake.send("DELETE", table.url)
     # Nobody has seen this one.
     body["updates"][0]["snapshot"]["snapshot-id"] += 1
+    assert kind(table.commit(body)) == (404, "NoSuchTableException")
+
+
+def test_its_table_was_purged(lake: Lake, table: Table) -> None:
+    body = lost(table)
+    lake.send("DELETE", table.url, params={"purgeRequested": "true"})
+    assert kind(table.commit(body)) == (404, "NoSuchTableException")
+    lake.table()
+    assert kind(table.commit(body)) == (409, "CommitFailedException")
+
+
+@pytest.mark.parametrize("place", ["nowhere", "s3://x", "s3:///", "gopher://a/b", "", "s3://x/../y", 5])
+def test_a_snapshot_with_files_in_no_place(lake: Lake, table: Table, place: Any) -> None:
+    body = table.append()
+    body["updates"][0]["snapshot"]["manifest-list"] = place
+    lake.send("DELETE", table.url)
     assert kind(table.commit(body)) == (404, "NoSuchTableException")
 
 
@@ -98,8 +122,13 @@ def test_a_creation_of_what_is_there_with_a_snapshot_that_is_none(table: Table, 
     assert kind(table.commit(body)) == (409, "CommitFailedException")
 
 
-def test_a_table_that_was_made_and_renamed_is_not_made_again(lake: Lake) -> None:
-    staged = lake.post("/namespaces/ns/tables", {"name": "s", "schema": SCHEMA, "stage-create": True})
+@pytest.mark.parametrize("chosen", [False, True])
+def test_a_table_that_was_made_and_renamed_is_not_made_again(lake: Lake, chosen: bool) -> None:
+    """One in a folder that its client chose has another id in the catalog than in its metadata."""
+    asked = {"name": "s", "schema": SCHEMA, "stage-create": True}
+    if chosen:
+        asked["location"] = f"file://{lake.server.home.with_name('external')}/{uuid.uuid4()}"
+    staged = lake.post("/namespaces/ns/tables", asked)
     body, first = first_commit(staged["metadata"]), append(staged["metadata"])
     body["updates"] += first["updates"]
     lake.post("/namespaces/ns/tables/s", body)
@@ -109,7 +138,7 @@ def test_a_table_that_was_made_and_renamed_is_not_made_again(lake: Lake) -> None
     }
     lake.post("/tables/rename", names)
     assert kind(lake.admin.post("/namespaces/ns/tables/s", json=body)) == UNKNOWN
-    # With another snapshot it is another request, for which the id is taken.
+    # With another snapshot it is another request, for which the id or the place is taken.
     first["updates"][0]["snapshot"]["snapshot-id"] += 1
     first["updates"][1]["snapshot-id"] += 1
     answer = lake.admin.post("/namespaces/ns/tables/s", json=body)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 import uuid
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from io import BytesIO
 from typing import Any
@@ -16,17 +15,10 @@ import pytest
 from inver.domain.delta_actions import DeletionVector
 from inver.formats.deletion_vectors import file_of, parse_inline
 from inver.formats.roaring import RowSet
-from tests.fixtures.iceberg_sharing import FIELDS, Ice, IcedTable, names
+from tests.fixtures.iceberg_sharing import FIELDS, Ice, IcedTable, ice, names
 from tests.fixtures.sharing import DELTA, Guest, Provider, provider
 
-__all__ = ["provider"]
-
-
-@pytest.fixture
-def ice(provider: Provider) -> Iterator[Ice]:
-    made = Ice(provider)
-    yield made
-    made.close()
+__all__ = ["ice", "provider"]
 
 
 def moment(milliseconds: int) -> str:

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.fixtures.iceberg import Table
-from tests.fixtures.iceberg_sharing import FIELDS, Ice, IcedTable, names
+from tests.fixtures.iceberg_sharing import FIELDS, Ice, IcedTable, ice, names
 from tests.fixtures.iceberg_snapshots import Writer
-from tests.fixtures.sharing import DELTA, Guest, Provider, provider
+from tests.fixtures.sharing import DELTA, Guest, provider
 from tests.protocol.test_sharing_iceberg import moment, positions, version_of
 
-__all__ = ["provider"]
+__all__ = ["ice", "provider"]
 
 WIDER = [*FIELDS, {"id": 3, "name": "note", "required": False, "type": "string"}]
-
-
-@pytest.fixture
-def ice(provider: Provider) -> Iterator[Ice]:
-    made = Ice(provider)
-    yield made
-    made.close()
 
 
 class Feed:

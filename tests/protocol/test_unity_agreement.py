@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -18,13 +17,6 @@ V1 = "/delta/v1"
 INVALID = (400, "InvalidParameterValueException")
 UNIFORM = {"delta.universalFormat.enabledFormats": "iceberg"}
 OTHER = {"name": "other", "type": "string", "nullable": True, "metadata": {}}
-
-
-@pytest.fixture
-def place(shared_inver: InverServer) -> Iterator[Place]:
-    made = Place(shared_inver)
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.fixtures.delta import DeltaTable, unity
-from tests.fixtures.server import InverServer
 from tests.fixtures.unity import (
     DAY,
     FEATURES,
@@ -27,13 +26,6 @@ from tests.fixtures.unity import (
 
 CONTROL = "/api/1.0/unity-control"
 NOBODY = str(uuid.UUID(int=7))
-
-
-@pytest.fixture
-def place(shared_inver: InverServer) -> Iterator[Place]:
-    made = Place(shared_inver)
-    yield made
-    made.close()
 
 
 # --- staging and creating ---

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.fixtures.delta import DeltaTable, add_file, new_table, unity
-from tests.fixtures.server import InverServer
 from tests.fixtures.unity import ID, Place, first_actions, kind
 
 NOBODY = str(uuid.UUID(int=7))
@@ -35,13 +34,6 @@ NESTED = {
         },
     ],
 }
-
-
-@pytest.fixture
-def place(shared_inver: InverServer) -> Iterator[Place]:
-    made = Place(shared_inver)
-    yield made
-    made.close()
 
 
 @pytest.fixture

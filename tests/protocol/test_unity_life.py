@@ -25,13 +25,6 @@ INVALID = (400, "INVALID_PARAMETER_VALUE")
 INVALID_V1 = (400, "InvalidParameterValueException")
 
 
-@pytest.fixture
-def place(shared_inver: InverServer) -> Iterator[Place]:
-    made = Place(shared_inver)
-    yield made
-    made.close()
-
-
 @pytest.fixture(scope="module", params=BACKENDS)
 def hasty_inver(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory

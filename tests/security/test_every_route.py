@@ -401,7 +401,7 @@ ICEBERG_ROWS: dict[str, Row] = {
     f"POST {INSIDE}/tables/{{table}}/sign": Row(
         ICEBERG_TABLE,
         body=lambda w: {"region": "r", "uri": "https://s3.amazonaws.com/b/k", "method": "PUT", "headers": {}},
-        admin=frozenset({406}),  # the table is in a local folder
+        admin=frozenset({400}),  # the table is in a local folder
     ),
     f"POST {INSIDE}/tables/{{table}}/plan": Row(ICEBERG_TABLE, body=given(), changes=False),
     f"GET {INSIDE}/tables/{{table}}/plan/{{plan-id}}": Row(a_plan),

@@ -54,7 +54,6 @@ from inver.server.router import Router
 from inver.server.services import Services
 from inver.server.telemetry import Telemetry
 from inver.services.credentials import Credentials
-from inver.services.iceberg.signing import Signing
 from inver.services.scheduling import Scheduling
 from inver.services.sharing.iceberg import IcebergLogs
 from inver.services.sharing.services import SharingServices
@@ -177,7 +176,7 @@ class App:
             services.tables,
             services.table_relations,
             services.reports,
-            Signing(services.finder, _request_signer(self.settings)),
+            services.signing(_request_signer(self.settings)),
             credentials,
             _client_storage(self.settings),
         )
@@ -325,6 +324,7 @@ class Running:
             asyncio.ensure_future(services.care.observer.run()),
             asyncio.ensure_future(_every(300, services.once.forget)),
             asyncio.ensure_future(_every(300, services.tokens.forget)),
+            asyncio.ensure_future(_every(300, services.iceberg.planning.forget)),
             asyncio.ensure_future(_every(1, services.audit.flush)),
             asyncio.ensure_future(_every(1, app.sharing.visits.flush)),
             asyncio.ensure_future(_every(60, app.sharing.door.flush_last_used)),

@@ -60,7 +60,7 @@ def alter_catalog(context: Context, op: ledger.AlterCatalog) -> Steps[Outcome]:
         yield from update_row("catalogs", op.id, sets, context)
     except UniqueViolation:
         raise AlreadyExists(f"catalog {op.name!r} already exists", kind="catalog") from None
-    return Change(Result(op.id), _altered(changed, op.name, row[0]))
+    return Change(Result(op.id), _altered(op, changed, row[0], row[2]))
 
 
 def drop_catalog(context: Context, op: ledger.DropCatalog) -> Steps[Outcome]:
@@ -140,7 +140,7 @@ def alter_schema(context: Context, op: ledger.AlterSchema) -> Steps[Outcome]:
         raise AlreadyExists(f"schema {shown!r} already exists", kind="schema") from None
     if op.name is not msgspec.UNSET:
         yield from _move_inside(row, sets["path"], sets["path_key"])
-    return Change(Result(op.id), _altered(changed, op.name, old_name))
+    return Change(Result(op.id), _altered(op, changed, old_name, row[4]))
 
 
 def _renamed(row: Row, name: str) -> dict[str, str]:
@@ -155,7 +155,7 @@ def _renamed(row: Row, name: str) -> dict[str, str]:
 
 def _move_inside(row: Row, path: str, path_key: str) -> Steps[None]:
     """The paths of all schemas below one that was renamed; what stays of each is what follows its path."""
-    old_path, _, old_key, catalog_id = row
+    old_path, _, old_key, catalog_id, _ = row
     yield (
         """UPDATE schemas SET path = CAST(?1 AS TEXT) || substr(path, ?2),
                path_key = CAST(?3 AS TEXT) || substr(path_key, ?4)
@@ -172,10 +172,16 @@ def _move_inside(row: Row, path: str, path_key: str) -> Steps[None]:
     )
 
 
-def _altered(changed: list[str], name: str | msgspec.UnsetType, old_name: str) -> dict[str, Any]:
-    if isinstance(name, msgspec.UnsetType):
-        return {"changed": changed}
-    return {"changed": changed, "name": name, "old_name": old_name}
+def _altered(
+    op: ledger.AlterCatalog | ledger.AlterSchema, changed: list[str], old_name: str, properties: bytes
+) -> dict[str, Any]:
+    data: dict[str, Any] = {"changed": changed}
+    if not isinstance(op.properties, msgspec.UnsetType):
+        gone = sorted(msgspec.json.decode(properties).keys() - op.properties.keys())
+        data |= {"removed": gone} if gone else {}
+    if not isinstance(op.name, msgspec.UnsetType):
+        data |= {"name": op.name, "old_name": old_name}
+    return data
 
 
 def drop_schema(context: Context, op: ledger.DropSchema) -> Steps[Outcome]:
@@ -196,7 +202,7 @@ def drop_schema(context: Context, op: ledger.DropSchema) -> Steps[Outcome]:
 
 
 def _lock_catalog(catalog_id: str) -> Steps[Row]:
-    rows = yield "SELECT name, etag FROM catalogs WHERE id = ?1 {update}", (catalog_id,)
+    rows = yield "SELECT name, etag, properties FROM catalogs WHERE id = ?1 {update}", (catalog_id,)
     if not rows:
         raise NotFound("the catalog does not exist", kind="catalog")
     return rows[0]
@@ -204,7 +210,7 @@ def _lock_catalog(catalog_id: str) -> Steps[Row]:
 
 def _lock_schema(schema_id: str) -> Steps[Row]:
     rows = yield (
-        "SELECT path, etag, path_key, catalog_id FROM schemas WHERE id = ?1 {update}",
+        "SELECT path, etag, path_key, catalog_id, properties FROM schemas WHERE id = ?1 {update}",
         (schema_id,),
     )
     if not rows:

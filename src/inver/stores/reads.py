@@ -294,6 +294,11 @@ def key_record(scope: str, key: str) -> Steps[KeyRecord | None]:
     return KeyRecord(KeyedRequest(scope, key, principal, fingerprint), txn, at, bytes(outcome))
 
 
+def is_cancelled(plan_id: str) -> Steps[bool]:
+    rows = yield "SELECT 1 FROM cancelled_plans WHERE id = ?1", (plan_id,)
+    return bool(rows)
+
+
 def work_of(row: Row) -> WorkItem:
     return WorkItem(
         id=row[0],

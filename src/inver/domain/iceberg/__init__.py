@@ -23,7 +23,7 @@ from inver.domain.iceberg.documents import Snapshots, table_document
 from inver.domain.iceberg.failures import IllegalArgument, RequirementFailed, StaleCommit
 from inver.domain.iceberg.files import is_gzip
 from inver.domain.iceberg.registration import from_document
-from inver.domain.iceberg.replays import has_snapshots, is_applied
+from inver.domain.iceberg.replays import has_snapshots, is_applied, manifest_lists
 from inver.domain.iceberg.requests import (
     CommitRequest,
     CreateTable,
@@ -74,6 +74,7 @@ __all__ = [
     "is_applied",
     "is_gzip",
     "load",
+    "manifest_lists",
     "marked",
     "new_table",
     "new_view",

@@ -7,6 +7,8 @@ succeeded, and telling the writer otherwise would make it delete files that the 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec import Raw
 
 from inver.domain.iceberg.files import strip_slash
@@ -79,6 +81,21 @@ def has_snapshots(state: State, request: CommitRequest) -> bool:
         return bool(added) and all(_has_snapshot(state, update) for update in added)
     except Invalid:
         return False
+
+
+def manifest_lists(requests: Iterable[CommitRequest]) -> set[str]:
+    """Files of their own that the snapshots of requests name."""
+    found = set()
+    for request in requests:
+        for update in request.updates:
+            if isinstance(update, AddSnapshot):
+                try:
+                    place = parse_snapshot(update.snapshot)[0].manifest_list
+                except Invalid:
+                    continue
+                if isinstance(place, str):
+                    found.add(place)
+    return found
 
 
 def _holds(state: State, head: Head, update: Update, request: CommitRequest) -> bool:

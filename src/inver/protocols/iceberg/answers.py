@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Literal, TypeAlias
+from urllib.parse import urlencode
 
 from inver.domain import iceberg
 from inver.domain.locations import Location
@@ -34,10 +35,15 @@ class Keys:
         storage: Mapping[str, str],
         url: str,
         signs: bool = False,
+        signing: Mapping[str, str] | None = None,
     ) -> None:
-        """`url` is the table's own, below the catalog's; `signs` says whether requests are signed there."""
+        """`url` is the table's own, below the catalog's; `signs` says whether requests are signed there.
+
+        Every request to be signed comes with the properties of `signing`.
+        """
         self.config: dict[str, str] = {}
         self.credentials: list[dict[str, object]] = []
+        self.signing: dict[str, object] | None = None
         self.tag = f"{','.join(delegation)};{vended.access if vended else ''}" if delegation else ""
         if Location.parse(location).scheme == "s3":
             self.config |= storage
@@ -52,9 +58,12 @@ class Keys:
             self.config |= given
         elif signs and SIGNING in delegation:
             self.tag += ";signed"
-            signer = url + "/sign"
+            self.signing = {"properties": signing or {}, "headers": {}}
+            # Older clients do not know of properties, nor where to ask, and PyIceberg not even that it is to.
+            signer = f"{url}/sign?{urlencode(signing)}" if signing else f"{url}/sign"
             self.config |= {
                 "s3.remote-signing-enabled": "true",
+                "s3.signer": "S3V4RestSigner",
                 "signer.endpoint": signer,
                 "s3.signer.endpoint": signer,
             }
@@ -135,6 +144,8 @@ def _body(loaded: Loaded, keys: Keys | None, mode: Mode) -> list[bytes]:
     if keys is not None:
         config = {**keys.config, **planning_mode(loaded.state.head.properties)}
         end = b',"config":%b,"storage-credentials":%b}' % (encode(config), encode(keys.credentials))
+        if keys.signing is not None:
+            end = b'%b,"remote-signing-config":%b}' % (end[:-1], encode(keys.signing))
     if loaded.document is not None and mode == "all":
         return [start, *loaded.document, end]
     return [start, *iceberg.document(loaded.state, mode), end]

@@ -65,6 +65,10 @@ def render(error: Exception, request: Request | None, expired: int = 401) -> Res
     if isinstance(error, errors.TokenExpired) and expired != status:
         status, name = expired, "AuthenticationTimeoutException"
     message = error.message if isinstance(error, errors.InverError) else "an unexpected error; see the log"
+    field = getattr(error, "field", None)
+    if field and field not in message and not isinstance(error, IllegalArgument):
+        # The words of an IllegalArgument are those of Iceberg's own library.
+        message = f"{message} ({field})"
     fix = getattr(error, "fix", None)
     body = {"error": {"message": f"{message} ({fix})" if fix else message, "type": name, "code": status}}
     return Response(status, msgspec.json.encode(body))

@@ -60,6 +60,8 @@ class PlanRoutes:
 
     async def result(self, request: Request) -> Response:
         planned = await self._planning.result(_caller(request), identifier(request), request.args[3])
+        if planned is None:
+            return ok({"status": "cancelled"})
         return await self._completed(request, planned, {})
 
     async def cancel(self, request: Request) -> Response:

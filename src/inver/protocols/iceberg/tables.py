@@ -16,6 +16,7 @@ from inver.errors import Refused, Stale
 from inver.protocols.http import Request, Response, Route
 from inver.protocols.iceberg import wire
 from inver.protocols.iceberg.answers import (
+    SIGNING,
     VENDED,
     Keys,
     delegation_of,
@@ -44,7 +45,7 @@ from inver.services.iceberg.commits import Loaded
 from inver.services.iceberg.naming import Identifier
 from inver.services.iceberg.relations import Relations
 from inver.services.iceberg.reports import Reports
-from inver.services.iceberg.signing import READS, Signing, SignRequest
+from inver.services.iceberg.signing import READS, STAGED, Signing, SignRequest
 from inver.services.iceberg.tables import IcebergTables
 
 _rename = msgspec.json.Decoder(wire.Rename).decode
@@ -100,10 +101,12 @@ class TableRoutes:
             made = await self._tables.create(asks, name, body, request.body)
             return await self._answer(request, name, made)
         staged = await self._tables.stage(asks, name, body)
-        location, vended = staged.state.head.location, None
+        location, vended, signing = staged.state.head.location, None, None
         if VENDED in delegation_of(request):
             vended = await self._credentials.for_new(Location.parse(location))
-        return table_answer(staged, self._keys(request, name, location, vended))
+        if SIGNING in delegation_of(request):
+            signing = {STAGED: await self._signing.staged(asks, name, staged.table_id, location)}
+        return table_answer(staged, self._keys(request, name, location, vended, signing))
 
     async def register(self, request: Request) -> Response:
         asks, (catalog, path) = caller(request), namespace(request)
@@ -168,6 +171,8 @@ class TableRoutes:
 
     async def sign(self, request: Request) -> Response:
         body = decode(request, _sign)
+        if staged := request.param(STAGED):
+            body = msgspec.structs.replace(body, properties={STAGED: staged, **body.properties})
         signed = await self._signing.sign(caller(request), identifier(request), body)
         # A read may be repeated with the same signature for a while; a change is signed each time.
         kept = b"private" if body.method in READS else b"no-cache"
@@ -206,9 +211,16 @@ class TableRoutes:
             return None
         return await self._credentials.by_right(caller(request), table)
 
-    def _keys(self, request: Request, name: Identifier, location: str, vended: Vended | None) -> Keys:
+    def _keys(
+        self,
+        request: Request,
+        name: Identifier,
+        location: str,
+        vended: Vended | None,
+        signing: Mapping[str, str] | None = None,
+    ) -> Keys:
         parts = (name.catalog, SEPARATOR.join(name.namespace), name.name)
         prefix, path, table = (quote(part, safe="") for part in parts)
         url = f"v1/{prefix}/namespaces/{path}/tables/{table}"
         signs = self._signing.offered(location)
-        return Keys(location, delegation_of(request), vended, self._storage, url, signs)
+        return Keys(location, delegation_of(request), vended, self._storage, url, signs, signing)

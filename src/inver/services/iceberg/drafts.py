@@ -14,6 +14,7 @@ from inver.domain.iceberg.updates import AddSnapshot, AssertTableUuid, AssignUui
 from inver.domain.ledger import Operation, Work
 from inver.domain.names import check_name, name_key
 from inver.domain.tables import Format, Table, TableKind
+from inver.domain.tables import State as Life
 from inver.domain.uuids import is_uuid
 from inver.errors import AlreadyExists, Conflict, Invalid, NotFound, OutcomeUnknown
 from inver.ids import new_id, random_uuid
@@ -80,7 +81,7 @@ class Drafts:
             # Sent again by who did not hear the answer: the snapshot is in the table, and its files in use.
             if not all(_is_applied(held.state, request) for request in requests):
                 _doubt(held.state, requests)
-                await self._doubt(requests, held.state.head.uuid)
+                await self._doubt(requests, table, held.state)
                 raise
             if requests[0].is_create:
                 await self._require_shown(caller, table)
@@ -164,8 +165,14 @@ class Drafts:
         if not await self._access.permits(caller, Action.LOAD, chain):
             raise OutcomeUnknown("the request was applied, and its table may not be loaded now")
 
-    async def _doubt(self, requests: Sequence[CommitRequest], looked_at: str = "") -> None:
-        """The table may have another name by now, or be dropped: its files are in use all the same."""
+    async def _doubt(
+        self, requests: Sequence[CommitRequest], table: Table | None = None, state: State | None = None
+    ) -> None:
+        """The table may have another name by now, or be dropped: its files are in use all the same.
+
+        It has the id that the request knows it by, or, where it was made elsewhere, the folder in which the
+        request's own files lie. What has the name now was looked at.
+        """
         ids = {
             requirement.uuid.lower()
             for request in requests
@@ -173,10 +180,14 @@ class Drafts:
             for requirement in request.requirements
             if isinstance(requirement, AssertTableUuid) and is_uuid(requirement.uuid)
         }
-        for table_id in ids - {looked_at.lower()}:
-            table = await self._finder.by_id(table_id)
-            if table is not None and is_iceberg(table):
-                _doubt((await self._states.of(table)).state, requests)
+        found = [await self._finder.by_id(id_) for id_ in ids - {state.head.uuid.lower() if state else ""}]
+        root = None if table is None else known_place(table.location)
+        for place in iceberg.manifest_lists(requests):
+            if root is None or not place.startswith(root.text + "/"):
+                found += await self._places.holders(place)
+        for other in found:
+            if other is not None and is_iceberg(other) and other.state is not Life.PURGED:
+                _doubt((await self._states.of(other)).state, requests)
 
     async def _next(
         self,
@@ -237,7 +248,11 @@ class Drafts:
             more=requests[1:],
         )
         head = change.state.head
-        site = await self._places.returned(caller, home, head.uuid, head.location)
+        try:
+            site = await self._places.returned(caller, home, head.uuid, head.location)
+        except AlreadyExists:
+            await self._doubt(requests)
+            raise
         assigned = any(type(update) is AssignUuid for request in requests for update in request.updates)
         table_id = head.uuid.lower() if site.kind is TableKind.MANAGED or not assigned else new_id()
         made = await self._finder.by_id(table_id) if assigned else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 
 import msgspec
 
@@ -10,6 +10,7 @@ from inver.domain.idempotency import KeyedRequest
 from inver.domain.ledger import Receipt
 from inver.domain.securables import Catalog, Schema
 from inver.errors import AlreadyExists, NotEmpty, NotFound, OutcomeUnknown, PreconditionFailed
+from inver.ports import Store
 from inver.services.catalogs import Catalogs, Changes
 from inver.services.context import Caller
 from inver.services.iceberg import naming
@@ -27,8 +28,17 @@ class Updated(msgspec.Struct, frozen=True):
     missing: tuple[str, ...]
 
 
+class _Altered(msgspec.Struct, frozen=True):
+    changed: tuple[str, ...]
+    removed: tuple[str, ...] = ()
+
+
+_read_altered = msgspec.json.Decoder(_Altered).decode
+
+
 class Namespaces:
-    def __init__(self, catalogs: Catalogs, finder: Finder, desk: Desk) -> None:
+    def __init__(self, store: Store, catalogs: Catalogs, finder: Finder, desk: Desk) -> None:
+        self._store = store
         self._catalogs = catalogs
         self._finder = finder
         self._desk = desk
@@ -110,7 +120,11 @@ class Namespaces:
                 changed = {
                     key: value for key, value in {**properties, **updates}.items() if key not in removals
                 }
-                changes = Changes(comment=changed.get(COMMENT), properties=_without_comment(changed))
+                comment = changed.get(COMMENT)
+                changes = Changes(
+                    comment=msgspec.UNSET if comment == schema.comment else comment,
+                    properties=_without_comment(changed),
+                )
                 try:
                     await self._catalogs.alter_schema(caller, catalog, path, changes, schema.etag, keyed)
                 except PreconditionFailed:
@@ -119,14 +133,29 @@ class Namespaces:
                         continue
                     raise
                 break
-            removed = tuple(key for key in dict.fromkeys(removals) if key in properties)
-            missing = tuple(key for key in dict.fromkeys(removals) if key not in properties)
-            return Updated(tuple(updates), removed, missing)
+            return _updated(removals, updates, properties)
 
         request = ("update-namespace", catalog, path, sorted(removals), updates)
         done = await self._desk.once(caller, request, update)
-        # What was there to remove is not known any more; that it is gone now is.
-        return Updated(tuple(updates), tuple(removals), ()) if isinstance(done, Receipt) else done
+        if isinstance(done, Updated):
+            return done
+        return _updated(removals, updates, await self._removed(done))
+
+    async def _removed(self, receipt: Receipt) -> set[str]:
+        """What the update of a namespace took away, as the event of it says."""
+        [event] = await self._store.transaction_events(receipt.transaction)
+        told = _read_altered(event.data)
+        return {*told.removed, *({COMMENT} & set(told.changed))}
+
+
+def _updated(removals: Sequence[str], updates: Mapping[str, str], held: Container[str]) -> Updated:
+    """`held` are the keys that there were, as far as they were to be removed."""
+    asked = tuple(dict.fromkeys(removals))
+    return Updated(
+        tuple(updates),
+        tuple(key for key in asked if key in held),
+        tuple(key for key in asked if key not in held),
+    )
 
 
 def properties_of(schema: Schema) -> dict[str, str]:

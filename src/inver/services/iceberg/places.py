@@ -109,6 +109,13 @@ class Places:
         await self._access.require(caller, Action.CREATE_EXTERNAL_TABLE, home.chain)
         return file
 
+    async def holders(self, path: str) -> list[Table]:
+        """The tables in whose folder a file lies, dropped ones too."""
+        try:
+            return await self._above(Location.parse(path))
+        except Invalid:
+            return []
+
     def check(self, state: State, before: State | None, added: tuple[Snapshot, ...] = ()) -> None:
         """Everything that names a place, where it is new."""
         head = state.head
@@ -163,9 +170,9 @@ class Places:
 
     async def _claims(self, location: Location) -> list[Table]:
         """Tables at this place, above it and below it."""
-        found = await self._store.tables_below(*location.scan_range(), OVERLAPS)
-        for above in location.ancestors():
-            table = await self._store.table_at(above.prefix)
-            if table is not None:
-                found.append(table)
-        return found
+        below = await self._store.tables_below(*location.scan_range(), OVERLAPS)
+        return below + await self._above(location)
+
+    async def _above(self, location: Location) -> list[Table]:
+        found = [await self._store.table_at(above.prefix) for above in location.ancestors()]
+        return [table for table in found if table is not None]

@@ -1,7 +1,8 @@
 """Scans planned by the server: which files a reader needs, which deletes apply, what is left to filter.
 
-Nothing is kept of a plan. Its answer has the first page of files; the other pages are named by
-tokens that hold the request, so that any server can work them out again when they are asked for.
+Nothing is kept of a plan but that it was cancelled. Its answer has the first page of files; the other
+pages are named by tokens that hold the request, so that any server can work them out again when they
+are asked for.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 
 import msgspec
 
+from inver.clock import Clock
 from inver.domain.grants import Action
 from inver.domain.iceberg import State
 from inver.domain.iceberg.content import Content, ContentFile, Manifest
@@ -21,6 +23,7 @@ from inver.domain.iceberg.scans import Scan, ScanRequest, ScanTask
 from inver.domain.tables import Table
 from inver.errors import Invalid, NotFound
 from inver.ids import new_id
+from inver.ports import Store
 from inver.services.context import Caller
 from inver.services.iceberg.manifests import MAX_DELETES, Manifests, Part
 from inver.services.iceberg.naming import Identifier
@@ -28,18 +31,23 @@ from inver.services.iceberg.relations import Relations
 from inver.services.iceberg.sealing import Seal
 
 PAGE = 2_000
-"""Entries of manifests that one answer is made of."""
+"""Entries of manifests that one answer is made of at most."""
+RESIDUALS_SIZE = 2**25
+"""Bytes of filters in one answer, where each file comes with all of the request's."""
 MAX_TASKS = 200
 TASKS_SIZE = 2**20
 """Bytes that the tokens of one answer take together at most; one is always given."""
 LONGEST_ID = 1_500
 """A plan's id is part of a URL. One whose request does not fit does without it."""
 INDEXES = 8
+LIFETIME_MS = 24 * 3_600 * 1_000
+"""How long the tokens of a plan are good for, and so how long it is kept that it was cancelled."""
 
 
 class PlanId(msgspec.Struct, frozen=True):
     table: str
-    nonce: str
+    plan: str
+    at: int
     request: ScanRequest | None = None
     schema: int | None = None
 
@@ -48,12 +56,14 @@ class PlanTask(msgspec.Struct, frozen=True):
     """The pages from `first` to before `last` of the `pages` that the request makes of the table."""
 
     table: str
+    plan: str
+    at: int
     request: ScanRequest
     schema: int
     pages: int
     first: int
     last: int
-    size: int = PAGE
+    size: int
 
 
 class Planned(msgspec.Struct, frozen=True):
@@ -64,7 +74,11 @@ class Planned(msgspec.Struct, frozen=True):
 
 
 class Planning:
-    def __init__(self, relations: Relations, manifests: Manifests, seal: Seal) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, relations: Relations, manifests: Manifests, seal: Seal
+    ) -> None:
+        self._store = store
+        self._clock = clock
         self._relations = relations
         self._manifests = manifests
         self._seal = seal
@@ -73,46 +87,55 @@ class Planning:
     async def plan(self, caller: Caller, identifier: Identifier, request: ScanRequest) -> Planned:
         table, state = await self._readable(caller, identifier)
         scan = _settled(await asyncio.to_thread(Scan, state, request))
-        planned = await self._first(table, scan)
-        plan = PlanId(table.id, new_id(), scan.request, scan.schema.id)
+        plan = PlanId(table.id, new_id(), self._clock.now_ms(), scan.request, scan.schema.id)
+        planned = await self._first(table, scan, plan)
         plan_id = await self._seal.close(plan)
         if len(plan_id) > LONGEST_ID:
-            plan_id = await self._seal.close(PlanId(table.id, plan.nonce))
+            plan_id = await self._seal.close(PlanId(table.id, plan.plan, plan.at))
         return msgspec.structs.replace(planned, plan_id=plan_id)
 
-    async def result(self, caller: Caller, identifier: Identifier, plan_id: str) -> Planned:
-        """What a plan was answered with, worked out again."""
+    async def result(self, caller: Caller, identifier: Identifier, plan_id: str) -> Planned | None:
+        """What a plan was answered with, worked out again; None if it was cancelled."""
         table, state = await self._readable(caller, identifier)
         plan = await self._known(table, plan_id)
+        if await self._store.is_cancelled(plan.plan):
+            return None
         if plan.request is None:
             raise NotFound("Plan was complete when it was made, and is not kept", kind="plan")
         try:
             scan = await asyncio.to_thread(Scan, state, plan.request, plan.schema)
         except Invalid as gone:
             raise NotFound(f"Plan does not exist any more: {gone.message}", kind="plan") from None
-        return await self._first(table, scan)
+        return await self._first(table, scan, plan)
 
     async def cancel(self, caller: Caller, identifier: Identifier, plan_id: str) -> None:
-        """There is nothing to stop: a plan that has an id is complete."""
+        """There is nothing to stop, as a plan that has an id is complete; its tokens end with it."""
         table, _ = await self._readable(caller, identifier)
-        await self._known(table, plan_id)
+        plan = await self._known(table, plan_id)
+        await self._store.cancel_plan(plan.plan, self._clock.now_ms())
+
+    async def forget(self) -> int:
+        """Drop what is known of plans that have ended by themselves."""
+        return await self._store.forget_plans(self._clock.now_ms() - LIFETIME_MS)
 
     async def fetch(self, caller: Caller, identifier: Identifier, plan_task: str) -> Planned:
         table, state = await self._readable(caller, identifier)
         task = await self._seal.open(plan_task, PlanTask)
-        if task is None or task.table != table.id or task.size != PAGE:
+        if task is None or task.table != table.id or self._ended(task.at):
             raise NotFound("Plan task does not exist", kind="plan-task")
+        if await self._store.is_cancelled(task.plan):
+            raise NotFound("Plan task does not exist any more: its plan was cancelled", kind="plan-task")
         try:
             scan = await asyncio.to_thread(Scan, state, task.request, task.schema)
         except Invalid as gone:
             raise NotFound(f"Plan task does not exist any more: {gone.message}", kind="plan-task") from None
         manifests = await self._manifests.of(table, scan)
-        pages = _pages(manifests)
+        pages = _pages(manifests, task.size)
         if len(pages) != task.pages:
             raise NotFound("Plan task does not exist any more", kind="plan-task")
         tasks = await self._page(table, scan, manifests, pages[task.first])
-        rest = await self._tokens(table, scan, len(pages), task.first + 1, task.last, most=1)
-        return Planned(scan, tasks, rest)
+        rest = msgspec.structs.replace(task, first=task.first + 1)
+        return Planned(scan, tasks, await self._tokens(rest, most=1))
 
     async def live_files(
         self, table: Table, state: State, request: ScanRequest | None = None
@@ -150,20 +173,26 @@ class Planning:
 
     async def _known(self, table: Table, plan_id: str) -> PlanId:
         plan = await self._seal.open(plan_id, PlanId)
-        if plan is None or plan.table != table.id:
+        if plan is None or plan.table != table.id or self._ended(plan.at):
             raise NotFound("Plan does not exist", kind="plan")
         return plan
 
-    async def _first(self, table: Table, scan: Scan) -> Planned:
+    def _ended(self, at: int) -> bool:
+        return self._clock.now_ms() - at > LIFETIME_MS
+
+    async def _first(self, table: Table, scan: Scan, plan: PlanId) -> Planned:
         manifests = await self._manifests.of(table, scan)
-        pages = _pages(manifests)
+        size = _page_size(scan.request)
+        pages = _pages(manifests, size)
         if not pages:
             return Planned(scan, ())
         tasks = await self._page(table, scan, manifests, pages[0])
         wanted = scan.request.min_rows_requested
         if wanted is not None and _certain_rows(tasks) >= wanted:
             return Planned(scan, tasks)
-        return Planned(scan, tasks, await self._tokens(table, scan, len(pages), 1, len(pages), MAX_TASKS))
+        count = len(pages)
+        rest = PlanTask(table.id, plan.plan, plan.at, scan.request, scan.schema.id, count, 1, count, size)
+        return Planned(scan, tasks, await self._tokens(rest, MAX_TASKS))
 
     async def _page(
         self, table: Table, scan: Scan, manifests: Sequence[Manifest], parts: Sequence[Part]
@@ -189,13 +218,11 @@ class Planning:
                 self._indexes.popitem(last=False)
         return found
 
-    async def _tokens(
-        self, table: Table, scan: Scan, pages: int, first: int, last: int, most: int
-    ) -> list[str]:
+    async def _tokens(self, task: PlanTask, most: int) -> list[str]:
         """Each for as many pages as it takes for all of them to fit into one answer."""
+        first, last = task.first, task.last
         if first >= last:
             return []
-        task = PlanTask(table.id, scan.request, scan.schema.id, pages, first, last)
         token = await self._seal.close(task)
         count = max(1, min(most, TASKS_SIZE // len(token), last - first))
         step = -(-(last - first) // count)
@@ -213,7 +240,11 @@ def _settled(scan: Scan) -> Scan:
     return scan
 
 
-def _pages(manifests: Sequence[Manifest]) -> list[list[Part]]:
+def _page_size(request: ScanRequest) -> int:
+    return max(1, min(PAGE, RESIDUALS_SIZE // len(msgspec.json.encode(request.filter))))
+
+
+def _pages(manifests: Sequence[Manifest], most: int) -> list[list[Part]]:
     """Manifests, cut and put together so that each page has about as many entries."""
     pages: list[list[Part]] = []
     room = 0
@@ -222,16 +253,16 @@ def _pages(manifests: Sequence[Manifest]) -> list[list[Part]]:
             continue
         entries = manifest.entries
         # Of a manifest whose entries nobody counted, nobody can say where to cut.
-        pieces: list[tuple[int, int | None, int]] = [(0, None, PAGE)]
+        pieces: list[tuple[int, int | None, int]] = [(0, None, most)]
         if entries is not None:
-            starts = range(0, entries, PAGE)
+            starts = range(0, entries, most)
             pieces = [
-                (at, at + PAGE if at + PAGE < entries else None, min(PAGE, entries - at)) for at in starts
+                (at, at + most if at + most < entries else None, min(most, entries - at)) for at in starts
             ]
         for first, last, size in pieces:
             if size > room:
                 pages.append([])
-                room = PAGE
+                room = most
             pages[-1].append(Part(manifest, first, last))
             room -= size
     return pages

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from inver.clock import Clock
 from inver.domain.locations import Location
@@ -22,6 +23,7 @@ from inver.services.iceberg.relations import Relations
 from inver.services.iceberg.reports import Reports
 from inver.services.iceberg.sealing import Seal
 from inver.services.iceberg.settling import Settling
+from inver.services.iceberg.signing import Signing
 from inver.services.iceberg.states import States
 from inver.services.iceberg.tables import IcebergTables
 from inver.services.iceberg.views import IcebergViews
@@ -56,14 +58,20 @@ class IcebergServices:
         drafts = Drafts(access, finder, desk, states, places)
         commits = Commits(finder, desk, states, files, self.settling, drafts)
         self.portions = IcebergPortions(commits, files)
-        self.namespaces = Namespaces(catalogs, finder, desk)
+        self.namespaces = Namespaces(store, catalogs, finder, desk)
         self.table_relations, self.view_relations = (
             Relations(store, access, tables, finder, desk, states, files, hold_ms, view)
             for view in (False, True)
         )
         self.tables = IcebergTables(finder, desk, places, files, commits, self.table_relations)
         self.reports = Reports(store, access, finder, desk)
+        seal = Seal(store)
+        self.signing = partial(Signing, finder, places, clock, seal)
         self.planning = Planning(
-            self.table_relations, Manifests(store, placement, open_objects, manifests), Seal(store)
+            store,
+            clock,
+            self.table_relations,
+            Manifests(store, placement, open_objects, manifests),
+            seal,
         )
         self.views = IcebergViews(desk, places, files, commits, self.view_relations)

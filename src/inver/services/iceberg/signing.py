@@ -12,15 +12,21 @@ from html import unescape
 
 import msgspec
 
+from inver.clock import Clock
 from inver.domain.grants import Action
 from inver.domain.locations import Location
-from inver.errors import Forbidden, Invalid, Unsupported
+from inver.errors import Forbidden, Invalid, NotFound
 from inver.ports import RequestSigner, S3Target
 from inver.services.context import Caller
 from inver.services.iceberg.finding import Finder
 from inver.services.iceberg.naming import Identifier
+from inver.services.iceberg.places import Places
+from inver.services.iceberg.sealing import Seal
 
 READS = frozenset({"GET", "HEAD"})
+STAGED = "staged"
+"""The property of a request that tells the place of a table that is still to be made."""
+STAGED_MS = 24 * 3_600 * 1_000
 MAX_DELETES = 1_000
 
 # The parameters that a request for an object may have, as the sets in which they come together.
@@ -50,6 +56,8 @@ _HARMLESS = re.compile(
     r"|server-side-encryption(?:-aws-kms-key-id|-bucket-key-enabled|-context)?|storage-class|request-payer"
     r"|security-token|te|user-agent)"
 )
+# A signature may be kept for other requests of an object, with another range, and with an id of their own.
+_COVERED = re.compile(r"x-amz-.*|content-type|content-md5")
 _KEY = re.compile(r"<Key>([^<]*)</Key>")
 _DELETE = re.compile(
     r"\s*(?:<\?xml[^<>]*\?>)?\s*<Delete(?: xmlns=\"[^\"<>]*\")?>"
@@ -72,24 +80,42 @@ class Signed(msgspec.Struct, frozen=True):
     headers: dict[str, list[str]]
 
 
+class StagedTable(msgspec.Struct, frozen=True):
+    """What was staged, by whom and when. Nothing else is kept of it before its first commit."""
+
+    id: str
+    key: str
+    location: str
+    principal: str
+    at: int
+
+
 class Signing:
     """Without a signer, clients reach the storage by other means."""
 
-    def __init__(self, finder: Finder, signer: RequestSigner | None) -> None:
+    def __init__(
+        self, finder: Finder, places: Places, clock: Clock, seal: Seal, signer: RequestSigner | None
+    ) -> None:
         self._finder = finder
+        self._places = places
+        self._clock = clock
+        self._seal = seal
         self._signer = signer
 
     def offered(self, location: str) -> bool:
         return self._signer is not None and Location.parse(location).scheme == "s3"
 
+    async def staged(self, caller: Caller, identifier: Identifier, table_id: str, location: str) -> str:
+        """By this, requests are signed for who has just staged a table, until it is made."""
+        made = StagedTable(table_id, identifier.key, location, caller.principal.id, self._clock.now_ms())
+        return await self._seal.close(made)
+
     async def sign(self, caller: Caller, identifier: Identifier, request: SignRequest) -> Signed:
-        reads = request.method in READS
-        table = await self._finder.table(caller, identifier, Action.READ if reads else Action.COMMIT)
-        if self._signer is None or not self.offered(table.location):
-            raise Unsupported("requests to the storage of this table are not signed here")
+        root = await self._root(caller, identifier, request)
+        if self._signer is None or not self.offered(root.text):
+            raise Invalid("requests to the storage of this table are not signed here", field="uri")
         if (request.provider or "s3") != "s3":
-            raise Unsupported(f"requests to {request.provider!r} are not signed here")
-        root = Location.parse(table.location)
+            raise Invalid(f"requests to {request.provider!r} are not signed here", field="provider")
         target = self._signer.target(request.uri)
         if target.key:
             _check_object(root, target, request.method)
@@ -97,10 +123,34 @@ class Signing:
             _check_listing(root, target)
         else:
             _check_deletions(root, target, request)
-        headers = self._signer.sign(
-            request.method, request.uri, request.region, _checked_headers(request.headers)
-        )
+        given = _checked_headers(request.headers)
+        covered = {name: value for name, value in given.items() if _COVERED.fullmatch(name)}
+        headers = self._signer.sign(request.method, request.uri, request.region, covered)
+        if request.method not in READS:
+            headers = given | headers
         return Signed(request.uri, {name: [value] for name, value in headers.items()})
+
+    async def _root(self, caller: Caller, identifier: Identifier, request: SignRequest) -> Location:
+        action = Action.READ if request.method in READS else Action.COMMIT
+        try:
+            return Location.parse((await self._finder.table(caller, identifier, action)).location)
+        except NotFound:
+            place = await self._staged(caller, identifier, request.properties.get(STAGED, ""))
+            if place is None:
+                raise
+            return place
+
+    async def _staged(self, caller: Caller, identifier: Identifier, token: str) -> Location | None:
+        """The place of a table that the caller has staged, as long as it could be made there."""
+        staged = await self._seal.open(token, StagedTable) if token else None
+        if staged is None or (staged.key, staged.principal) != (identifier.key, caller.principal.id):
+            return None
+        if self._clock.now_ms() - staged.at > STAGED_MS or await self._finder.by_id(staged.id) is not None:
+            return None
+        home = await self._finder.namespace(
+            caller, identifier.catalog, identifier.namespace, Action.CREATE_TABLE
+        )
+        return (await self._places.returned(caller, home, staged.id, staged.location)).location
 
 
 def _check_object(root: Location, target: S3Target, method: str) -> None:
@@ -139,7 +189,7 @@ def _require_inside(root: Location, bucket: str, key: str) -> None:
 
 
 def _checked_headers(given: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """The headers to sign; what the server sets itself is left out."""
+    """The headers to send; what the server sets itself is left out."""
     found: dict[str, str] = {}
     for name, values in given.items():
         lower = name.lower()
@@ -150,7 +200,7 @@ def _checked_headers(given: Mapping[str, Sequence[str]]) -> dict[str, str]:
             raise Forbidden(f"a request with the header {lower} is not signed")
         if lower not in ("authorization", "host", "x-amz-date", "x-amz-security-token"):
             found[lower] = value
-    # What proxies and libraries may still change is not signed.
-    for loose in ("connection", "user-agent", "expect", "transfer-encoding", "accept-encoding", "x-amz-te"):
+    # What proxies and libraries may still change is theirs.
+    for loose in ("connection", "user-agent", "expect", "transfer-encoding", "accept-encoding"):
         found.pop(loose, None)
     return found
