@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -14,8 +15,8 @@ from inver.domain.tables import TableKind
 from inver.errors import AlreadyExists, Conflict
 from inver.stores.migrations import MIGRATIONS
 from inver.stores.sql import sqlite_text
-from inver.stores.sqlite import SqliteStore
-from tests.fixtures.ledger import Book, append, create_table
+from inver.stores.sqlite import CHECKPOINT, SqliteStore
+from tests.fixtures.ledger import Backend, Book, append, create_table, opened
 
 
 def part(kind: str, key: str, position: int = 0, body: bytes | None = b"{}") -> Part:
@@ -114,3 +115,18 @@ async def test_parts_that_an_older_file_kept_by_table_are_served(tmp_path: Path)
     assert pieces is not None
     assert (pieces.version, pieces.head) == (7, b"h")
     assert pieces.parts == tuple(part("snapshot", key, at, key.encode()) for at, key in enumerate("957", 1))
+
+
+async def test_the_log_of_a_file_begins_anew_after_many_parts(tmp_path: Path):
+    backend = Backend(tmp_path, None)
+    sizes = []
+    async with opened(backend) as book:
+        table, store = await book.create_table(), book.store
+        assert isinstance(store, SqliteStore)
+        for version in range(1, 5):
+            parts = tuple(part("s", f"{version}-{n}", n, b"x" * 200) for n in range(8 * CHECKPOINT))
+            await book.decide(append(table, version, parts=parts))
+            while store._busy or store._copying:
+                await asyncio.sleep(0.001)
+            sizes.append(backend.file.with_suffix(".db-wal").stat().st_size)
+    assert sizes[-1] < 2 * sizes[0]

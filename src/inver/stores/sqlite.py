@@ -55,6 +55,9 @@ HOLD_S = 0.0025
 CHECKPOINT = 2_000
 """Operations after which the log is moved into the database, at some 16 MB: a page that many commits
 changed is then copied once for all of them."""
+PARTS = 8
+"""Parts of a table's state that count as one operation there. What a large table brings would else be moved
+by SQLite itself, while everybody waits."""
 
 _PRAGMAS = (
     "PRAGMA journal_mode = WAL",
@@ -68,12 +71,12 @@ _PRAGMAS = (
 
 
 class _Item:
-    """One request for the writer; `weight` is the number of its operations.
+    """One request for the writer; `weight` is the number of its operations, `parts` how many they write.
 
     Some are decisions, the others are what the server writes for itself.
     """
 
-    __slots__ = ("decides", "future", "outcome", "steps", "transaction", "weight")
+    __slots__ = ("decides", "future", "outcome", "parts", "steps", "transaction", "weight")
 
     def __init__(
         self,
@@ -82,8 +85,10 @@ class _Item:
         weight: int = 1,
         transaction: Transaction | None = None,
         decides: bool = False,
+        parts: int = 0,
     ) -> None:
         self.decides = decides
+        self.parts = parts
         self.future = future
         self.steps = steps
         self.weight = weight
@@ -159,7 +164,9 @@ class SqliteStore(SqlStore):
         alone = transaction if is_alone(transaction) else None
         future: asyncio.Future[Receipt] = self._loop.create_future()
         steps = lambda: journal.decide(transaction)  # noqa: E731
-        self._submit(_Item(future, steps, len(transaction.operations), alone, True))
+        operations = transaction.operations
+        parts = [len(op.parts) for op in operations if type(op) is Append]
+        self._submit(_Item(future, steps, len(operations), alone, True, sum(parts)))
         return future
 
     async def write(self, steps: Callable[[], Steps[T]]) -> T:
@@ -265,7 +272,7 @@ class SqliteStore(SqlStore):
             self._fail(batch, Unavailable(f"the database refused the batch: {error}"))
             return
         _pass("decided_before_commit", batch)
-        self._logged += sum(item.weight for item in batch)
+        self._logged += sum([item.weight + item.parts // PARTS for item in batch])
         if self._commit_s > QUICK_S:
             self._chores.put(lambda: self._loop.call_soon_threadsafe(*self._commit(batch)))
         else:
