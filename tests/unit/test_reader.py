@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from inver.protocols.http import Request
 from inver.server.limits import DEFAULTS
-from inver.server.reader import IDLE, Reader
+from inver.server.reader import IDLE, Heads, Reader
 
 SWITCH = b"Connection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AA\r\nUpgrade: h2c\r\n"
 
@@ -24,8 +24,12 @@ def encoded(number: int, body: bytes, chunked: bool, switch: bool) -> bytes:
     return b"%bTransfer-Encoding: chunked\r\n\r\n%b0\r\n\r\n" % (head, chunks)
 
 
+def new_reader(heads: Heads) -> Reader:
+    return Reader(DEFAULTS, lambda given: "id", "peer", None, heads)
+
+
 def read(data: bytes, cuts: list[int]) -> list[Request]:
-    reader = Reader(DEFAULTS, lambda given: "id", "peer", None)
+    reader = new_reader(Heads())
     for start, end in pairwise([0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]):
         reader.feed(data[start:end], 0.0)
     assert reader.phase == IDLE
@@ -52,8 +56,71 @@ def test_cuts_do_not_matter(asked: list[tuple[bytes, bool, bool]], cuts: list[in
 
 @given(st.binary(max_size=200), st.lists(st.integers(0, 200), max_size=5))
 def test_any_bytes_are_read_or_refused(data: bytes, cuts: list[int]) -> None:
-    reader = Reader(DEFAULTS, lambda given: "id", "peer", None)
+    reader = new_reader(Heads())
     for start, end in pairwise([0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]):
         if not reader.closed:
             reader.feed(data[start:end], 0.0)
     assert sum(refusal is not None for _, _, _, refusal in reader.messages) <= 1
+
+
+class Forgetful(Heads):
+    def keep(self, head: bytes, request: Request, length: int) -> None:
+        pass
+
+
+# Whole requests, halves of them, and what may stand between two.
+PIECES = (
+    b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"\r\nGET /a HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"GET /a HTTP/1.1\nHost: x\n\n",
+    b"GET /a HTTP/1.0\r\nHost: x\r\n\r\n",
+    b"GET /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+    b"GET /a HTTP/1.1\r\nHost: x\r\nX-Request-Id: mine\r\n\r\n",
+    b"CONNECT a:1 HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"POST /b?q HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n",
+    b"POST /b?q HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody",
+    b"POST /b?q HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n\r\n\r\n",
+    b"POST /b?q HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n" + SWITCH + b"\r\nbody",
+    b"POST /b HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n",
+    b"POST /b HTTP/1.1\r\nHost: x\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nbody",
+    b"body",
+    b"\r\n",
+    b"\r\n\r\n",
+)
+
+
+@given(st.lists(st.lists(st.sampled_from(PIECES), max_size=3).map(b"".join), max_size=12))
+@example([PIECES[0], b"\r\n\r\n", b"\r\n\r\n"])
+def test_a_head_that_is_remembered_means_the_same(chunks: list[bytes]) -> None:
+    heads = Heads()
+    for _ in range(2):
+        remembering, forgetful = new_reader(heads), new_reader(Forgetful())
+        for chunk in chunks:
+            for reader in (remembering, forgetful):
+                if not reader.closed:
+                    reader.feed(chunk, 0.0)
+            assert seen(remembering) == seen(forgetful)
+
+
+def seen(reader: Reader) -> tuple[object, ...]:
+    messages = [
+        (
+            *(request.method, request.raw_path, request.query_string, request.headers, request.body),
+            *(request.client, request.request_id, keep, legacy, str(refusal)),
+        )
+        for request, keep, legacy, refusal in reader.messages
+    ]
+    return messages, reader.phase, reader.closed, reader.expects
+
+
+def test_heads_are_forgotten_when_there_are_too_many_or_they_are_too_long() -> None:
+    heads = Heads()
+    reader = new_reader(heads)
+    for number in range(Heads.MOST + 1):
+        reader.feed(encoded(number, b"", False, False), 0.0)
+    assert heads.find(encoded(0, b"", False, False)) is None
+    assert heads.find(encoded(Heads.MOST, b"", False, False)) is not None
+    long = b"GET / HTTP/1.1\r\nHost: x\r\nX-Long: %b\r\n\r\n" % (b"x" * Heads.LONGEST)
+    reader.feed(long, 0.0)
+    assert heads.find(long) is None
+    assert len(reader.messages) == Heads.MOST + 2

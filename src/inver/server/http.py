@@ -19,7 +19,7 @@ from inver.errors import InverError, Overloaded
 from inver.protocols.http import BadMessage, Pieces, Request, Response
 from inver.server.application import Application, Pending, log_failure
 from inver.server.forwarded import Proxies
-from inver.server.reader import BODY, HEAD, IDLE, Reader
+from inver.server.reader import BODY, HEAD, IDLE, Heads, Reader
 from inver.server.streaming import Valve, dispose, pour
 from inver.server.wire import CLOSE, CONTINUE, KEEP_ALIVE, bodiless, encode, encode_head
 
@@ -33,12 +33,13 @@ AT_ONCE = 1024 * 1024
 class Hub:
     """What the connections of one listener share."""
 
-    __slots__ = ("application", "connections", "date", "draining", "proxies")
+    __slots__ = ("application", "connections", "date", "draining", "heads", "proxies")
 
     def __init__(self, application: Application, proxies: Proxies) -> None:
         self.application = application
         self.proxies = proxies
         self.connections: set[Connection] = set()
+        self.heads = Heads()
         self.date = b""
         self.draining = False
 
@@ -75,7 +76,7 @@ class Connection(asyncio.Protocol):
         peer = str(peername[0]) if isinstance(peername, tuple) else ""
         hub = self._hub
         proxies = hub.proxies if hub.proxies.trusts(peer) else None
-        self._reader = Reader(self._limits, hub.application.identify, peer, proxies)
+        self._reader = Reader(self._limits, hub.application.identify, peer, proxies, hub.heads)
         others = len(hub.connections)
         hub.connections.add(self)
         if hub.draining:

@@ -4,6 +4,9 @@ Every client built on the JDK's HttpClient asks on each cleartext request to swi
 The parser takes such a request for the last HTTP/1.1 one and does not read its body. Switching
 is the server's choice, and this one never does: the body is read here by its length, and the
 connection goes on as if nobody had asked.
+
+Clients send the same head again and again. One that says nothing but who asks for what, and how
+long the body is, is parsed once: the same bytes in the same place mean the same.
 """
 
 from __future__ import annotations
@@ -34,7 +37,25 @@ _NOTED = frozenset(
     b"x-forwarded-for x-request-id".split()
 )
 _SLASH = ord("/")
+_END = b"\r\n\r\n"
 _SWITCHING = frozenset((b"upgrade", b"http2-settings"))
+
+
+class Heads:
+    """The plain heads that were read lately: method, path, query, headers, and the length of the body."""
+
+    MOST, LONGEST = 1_024, 2_048
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, tuple[str, bytes, bytes, list[tuple[bytes, bytes]], int]] = {}
+        self.find = self._known.get
+
+    def keep(self, head: bytes, request: Request, length: int) -> None:
+        if len(head) > self.LONGEST:
+            return
+        if len(self._known) >= self.MOST:
+            self._known.clear()
+        self._known[head] = request.method, request.raw_path, request.query_string, request.headers, length
 
 
 class Reader:
@@ -42,13 +63,19 @@ class Reader:
 
     After a refusal or a request that ends the connection, `closed` is set and nothing more may be fed.
     `expects` is set while a client waits for permission to send its body. `proxies` are given
-    where the peer is one of them.
+    where the peer is one of them. `heads` may be shared by readers with the same limits.
     """
 
     def __init__(
-        self, limits: Limits, identify: Callable[[bytes | None], str], client: str, proxies: Proxies | None
+        self,
+        limits: Limits,
+        identify: Callable[[bytes | None], str],
+        client: str,
+        proxies: Proxies | None,
+        heads: Heads,
     ) -> None:
         self._limits = limits
+        self._heads = heads
         self._digits = len(str(limits.body))
         self._identify = identify
         self._client = client
@@ -61,6 +88,7 @@ class Reader:
         self._request: Request | None = None
         self._keep = True
         self._legacy = False
+        self._plain = False
         self._switching = False
         self._inflater: Inflater | None = None
         self._parts: list[bytes] = []
@@ -78,11 +106,24 @@ class Reader:
         self.closed = False
 
     def feed(self, data: bytes, now: float) -> None:
-        self._now = now
-        size = self._chunk = len(data)
+        size = len(data)
+        end, head = 0, b""
         if self.phase:
             self._overcount += size
             self._undercount += size
+        elif self._proxies is None:
+            end = data.find(_END) + 4
+            head = data[:end]
+            known = self._heads.find(head)
+            if known is not None and size == end + known[4]:
+                method, path, query, headers, _ = known
+                body, client = data[end:], self._client
+                request = Request(method, path, query, headers, body, client, self._identify(None))
+                self.messages.append((request, True, False, None))
+                return
+        self._now = now
+        self._chunk = size
+        self._plain = False
         try:
             while data:
                 try:
@@ -90,6 +131,8 @@ class Reader:
                         data = self._counted(data)
                         continue
                     self._parser.feed_data(data)
+                    if head and self._plain and not self.phase:
+                        self._remember(head, size - end)
                     break
                 except HttpParserUpgrade as switch:
                     data = self._stay(data[switch.args[0] :])
@@ -106,6 +149,11 @@ class Reader:
             self.refuse(error)
         if self.phase and self._undercount > self._limits.head:
             self._refuse_endless_head()
+
+    def _remember(self, head: bytes, length: int) -> None:
+        """All that was fed is one request, if its body is as long as what came behind the head."""
+        if length == int(self._noted.get(b"content-length", b"0")):
+            self._heads.keep(head, self.messages[-1][0], length)
 
     def refuse(self, error: InverError) -> None:
         self.messages.append((self._known(), False, False, error))
@@ -152,7 +200,8 @@ class Reader:
         self._legacy = False
         self._inflater = None
         host, length = noted.get(b"host"), noted.get(b"content-length")
-        if host is None or not self._keep or len(noted) > (1 if length is None else 2):
+        self._plain = host is not None and self._keep and len(noted) <= (1 if length is None else 2)
+        if not self._plain:
             self._examine()
         # With fewer digits than the limit has, it is below.
         if length is not None and len(length) >= self._digits and int(length) > limits.body:
