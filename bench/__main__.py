@@ -33,7 +33,9 @@ from bench.results import Load, Results, show
 from tests.fixtures.postgres import PostgresMissing, PostgresServer, running_postgres
 
 LATEST = Path(__file__).parent / "results" / "latest.json"
-QUICK = Options(seconds=1.0, connections=(1, 32), attempts=1, patience_s=5.0, growing=8, rounds=2, starts=3)
+QUICK = Options(
+    seconds=1.0, connections=(1, 32), attempts=1, passes=1, patience_s=5.0, growing=8, rounds=2, starts=3
+)
 
 STORE_PARTS = ("start", "tables", "hot", "growth")
 PARTS = (
@@ -78,12 +80,8 @@ class Run:
                         part for part in self.chosen if not part.startswith(("postgres", "pgbench"))
                     ]
             self.results.environment = describe(self.postgres.programs if self.postgres else None)
-            for store in ("sqlite", "postgres"):
-                self._store(store)
-                self._unity(store)
-            if self.postgres is not None:
-                for name in peers.SCRIPTS:
-                    self._loads(name, peers.pgbench(name, self.postgres, self.postgres_pid, self.options))
+            for number in reversed(range(self.options.passes)):
+                self._commits(last=number == 0)
             self._loads("echo", peers.echo(self.options))
             if self.python is not None:
                 self._loads("uvicorn", peers.uvicorn(self.python, self.options))
@@ -106,36 +104,48 @@ class Run:
             self.results.care_rewrite = care_rewrite.run()
         self.results.judge()
 
-    def _store(self, store: str) -> None:
-        results, options = self.results, self.options
+    def _commits(self, last: bool) -> None:
+        """One pass over both stores and pgbench; what is measured once is measured in the last."""
+        attempts = self.options.attempts // self.options.passes
+        options = msgspec.structs.replace(self.options, attempts=attempts)
+        for store in ("sqlite", "postgres"):
+            self._store(store, options, last)
+            self._unity(store, options, last)
+        if self.postgres is not None:
+            for name in peers.SCRIPTS:
+                self._loads(name, peers.pgbench(name, self.postgres, self.postgres_pid, options))
+
+    def _store(self, store: str, options: ledger.Options, last: bool) -> None:
+        results = self.results
         wanted = [part for part in STORE_PARTS if f"{store}-{part}" in self.chosen]
-        if "start" in wanted:
+        if "start" in wanted and last:
             say(f"{store}: {options.starts} starts")
             results.starts.append(ledger.starts(store, self.postgres, options))
-        if not set(wanted) - {"start"}:
+        if not set(wanted) - ({"start"} if last else {"start", "growth"}):
             return
         with ledger.serving(store, self.postgres, self.postgres_pid, options) as subject:
             if "tables" in wanted:
                 self._loads(f"{store}-tables", subject.loads())
             if "hot" in wanted:
                 say(f"{store}: one table")
-                results.hot.append(subject.hot())
-            if "growth" in wanted:
+                results.keep_hot(subject.hot())
+            if "growth" in wanted and last:
                 say(f"{store}: {options.growing} tables to version {ledger.OLD:,}")
                 results.growth.append(subject.growth())
-            results.memory.append(subject.memory())
+            if last:
+                results.memory.append(subject.memory())
 
-    def _unity(self, store: str) -> None:
+    def _unity(self, store: str, options: ledger.Options, last: bool) -> None:
         wanted = [part for part in unity.PARTS if f"{store}-{part}" in self.chosen]
-        if not wanted:
+        if not set(wanted) - (set() if last else {"unity-growth"}):
             return
-        with unity.serving(store, self.postgres, self.postgres_pid, self.options) as subject:
+        with unity.serving(store, self.postgres, self.postgres_pid, options) as subject:
             for part in unity.LOADS:
                 self._loads(f"{store}-{part}", subject.loads(part))
             if "unity-hot" in wanted:
                 say(f"{store}: one managed Delta table")
-                self.results.hot.append(subject.hot())
-            if "unity-growth" in wanted:
+                self.results.keep_hot(subject.hot())
+            if "unity-growth" in wanted and last:
                 say(f"{store}: {unity.GROWING} managed Delta tables to version {ledger.OLD:,}")
                 self.results.growth.append(subject.growth())
 
@@ -161,7 +171,7 @@ class Run:
             return
         for load in loads:
             say(f"{load.subject}: {load.connections} connections, {load.per_s:,.0f}/s")
-            self.results.loads.append(load)
+            self.results.keep_load(load)
 
 
 def say(text: str) -> None:

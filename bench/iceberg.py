@@ -24,8 +24,8 @@ import msgspec
 from bench import iceberg_wire as wire
 from bench.iceberg_load import Outcome, Plan, Slot, run
 from bench.iceberg_wire import FIRST_ID, NAMESPACE, Table
-from bench.ledger import QUIET, Options, that_counts
-from bench.machine import await_quiet, spread
+from bench.ledger import Options, that_counts
+from bench.machine import QUIET, await_quiet, spread
 from bench.results import Load
 from bench.servers import API, running_inver
 from tests.fixtures.iceberg_java import running_reference

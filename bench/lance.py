@@ -25,8 +25,8 @@ from uuid import uuid4
 import msgspec
 
 from bench import lance_load
-from bench.ledger import QUIET, Options
-from bench.machine import await_quiet, sample, spread, usage
+from bench.ledger import Options
+from bench.machine import QUIET, await_quiet, sample, spread, usage
 from bench.results import Load
 from bench.servers import running_inver
 from tests.fixtures.clients import ClientMissing, client

@@ -11,14 +11,11 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from bench.load import Outcome, Plan, Slot, run
-from bench.machine import Usage, await_quiet, memory_mb
+from bench.machine import QUIET, Usage, await_quiet, memory_mb
 from bench.results import Growth, Hot, Load, Memory, Start
 from bench.servers import Server, migrate, running_inver
 from bench.wire import COMMITS
 from tests.fixtures.postgres import PostgresServer
-
-QUIET = 0.03
-"""The share of the machine that others may take before a run is noisy and made again."""
 
 OLD = 10_000
 YOUNG = 10
@@ -34,7 +31,11 @@ T = TypeVar("T", bound=Measured)
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """`patience_s` is how long to wait for quiet before a run."""
+    """`patience_s` is how long to wait for quiet before a run.
+
+    The `attempts` at commits and at pgbench are shared out to `passes`, minutes apart and with new
+    processes: a slow spell of the host, or where a process happens to lie in memory, decides less.
+    """
 
     seconds: float = 1.0
     patience_s: float = 20.0
@@ -42,6 +43,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     hot_connections: int = 32
     tables: int = 128
     attempts: int = 8
+    passes: int = 4
     growing: int = 16
     rounds: int = 24
     starts: int = 7

@@ -19,6 +19,8 @@ import msgspec
 
 TICKS = os.sysconf("SC_CLK_TCK")
 CORES = os.cpu_count() or 1
+QUIET = 0.03
+"""The share of the machine that others may take before a run is noisy and made again."""
 
 
 class Sample(msgspec.Struct):

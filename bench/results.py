@@ -10,7 +10,7 @@ import msgspec
 from bench import care_plan, listing
 from bench.generator import Answers
 from bench.load import Outcome
-from bench.machine import Usage
+from bench.machine import QUIET, Usage
 
 
 class Load(msgspec.Struct, kw_only=True):
@@ -133,6 +133,21 @@ class Results(msgspec.Struct):
         found = (item for item in self.loads if (item.subject, item.connections) == (subject, connections))
         return next(found, None)
 
+    def keep_load(self, load: Load) -> None:
+        """Of the same measurement in several passes, the one that counts."""
+        before = self.load(load.subject, load.connections)
+        if before is None:
+            self.loads.append(load)
+        elif (load.foreign <= QUIET, load.per_s) > (before.foreign <= QUIET, before.per_s):
+            self.loads[self.loads.index(before)] = load
+
+    def keep_hot(self, hot: Hot) -> None:
+        before = next((each for each in self.hot if each.subject == hot.subject), None)
+        if before is None:
+            self.hot.append(hot)
+        elif hot.winners_per_s > before.winners_per_s:
+            self.hot[self.hot.index(before)] = hot
+
     def judge(self) -> None:
         self.limits = list(limits(self))
 
@@ -141,10 +156,8 @@ CPU_BOUNDS = {
     "sqlite": 70.0,
     "postgres": 55.0,
     # What the ledger may cost, and 40 % for the protocol and the staged file.
-    "sqlite-unity": 98.0,
-    "sqlite-unity-v1": 98.0,
-    "postgres-unity": 77.0,
-    "postgres-unity-v1": 77.0,
+    **{f"sqlite-{part}": 98.0 for part in ("unity", "unity-v1", "unity-commits", "unity-load")},
+    **{f"postgres-{part}": 77.0 for part in ("unity", "unity-v1", "unity-commits", "unity-load")},
 }
 PGBENCH_BOUNDS = {"postgres": 2.0, "postgres-unity": 1.5}
 AT = 32
@@ -197,7 +210,7 @@ def limits(results: Results) -> Iterator[Limit]:
         load = results.load(subject, AT)
         if load is not None:
             yield Limit(
-                f"{subject}: server CPU per commit, {AT} connections", load.cpu_us["server"], bound, "us"
+                f"{subject}: server CPU per request, {AT} connections", load.cpu_us["server"], bound, "us"
             )
     peer = results.load("pgbench", AT)
     for subject, bound in PGBENCH_BOUNDS.items():

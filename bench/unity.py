@@ -16,9 +16,9 @@ from typing import Any
 
 import msgspec
 
-from bench.ledger import OLD, QUIET, STRETCH, YOUNG, Options, database, fastest
+from bench.ledger import OLD, STRETCH, YOUNG, Options, database, fastest
 from bench.load import Outcome, Plan, Slot, run
-from bench.machine import await_quiet
+from bench.machine import QUIET, await_quiet
 from bench.results import Growth, Hot, Load
 from bench.servers import Server, running_inver
 from bench.unity_wire import CATALOG, READS, SCHEMA, TIMESTAMP, UNITY, file_of, staged_file

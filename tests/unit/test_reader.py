@@ -74,6 +74,9 @@ PIECES = (
     b"\r\nGET /a HTTP/1.1\r\nHost: x\r\n\r\n",
     b"GET /a HTTP/1.1\nHost: x\n\n",
     b"GET /a HTTP/1.0\r\nHost: x\r\n\r\n",
+    b"GET /a HTTP/1.0\r\nHost: x\r\nConnection: keep-alive\r\n\r\n",
+    b"GET /a HTTP/1.1\r\nHost: x\r\nConnection: keep-alive\r\n\r\n",
+    b"GET /a HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
     b"GET /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
     b"GET /a HTTP/1.1\r\nHost: x\r\nX-Request-Id: mine\r\n\r\n",
     b"CONNECT a:1 HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -111,6 +114,14 @@ def seen(reader: Reader) -> tuple[object, ...]:
         for request, keep, legacy, refusal in reader.messages
     ]
     return messages, reader.phase, reader.closed, reader.expects
+
+
+def test_what_keeps_the_connection_open_is_remembered() -> None:
+    for connection in (b"", b"Connection: keep-alive\r\n"):
+        heads = Heads()
+        head = b"GET / HTTP/1.1\r\nHost: x\r\n%b\r\n" % connection
+        new_reader(heads).feed(head, 0.0)
+        assert heads.find(head) is not None
 
 
 def test_heads_are_forgotten_when_there_are_too_many_or_they_are_too_long() -> None:

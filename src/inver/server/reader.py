@@ -36,6 +36,7 @@ _NOTED = frozenset(
     b"connection content-encoding content-length expect host transfer-encoding "
     b"x-forwarded-for x-request-id".split()
 )
+_PLAIN = frozenset((b"connection", b"content-length", b"host"))
 _SLASH = ord("/")
 _END = b"\r\n\r\n"
 _SWITCHING = frozenset((b"upgrade", b"http2-settings"))
@@ -203,6 +204,7 @@ class Reader:
         self._plain = host is not None and self._keep and len(noted) <= (1 if length is None else 2)
         if not self._plain:
             self._examine()
+            self._plain = self._keep and not (self._legacy or self._switching) and noted.keys() <= _PLAIN
         # With fewer digits than the limit has, it is below.
         if length is not None and len(length) >= self._digits and int(length) > limits.body:
             raise too_large(limits)
