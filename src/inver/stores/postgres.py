@@ -154,9 +154,8 @@ class PostgresStore(SqlStore):
             task = asyncio.ensure_future(self._decide_alone(transaction))
             task.add_done_callback(self._ended)
             return task
-        future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
-        item = Waiting(transaction, future)
-        self._queue.append(item)
+        future: asyncio.Future[Receipt] = self._loop.create_future()
+        self._queue.append(Waiting(transaction, future))
         if self._flushing is None:
             self._flushing = asyncio.ensure_future(self._flush())
         return future
