@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import uuid
 from pathlib import Path
 
 import pytest
 
-from inver.domain.delta import REQUIRED_FEATURES, REQUIRED_PROPERTIES, TABLE_ID, CommitInfo
-from inver.domain.ledger import Reason, Receipt, Winner
+from inver.domain.delta import (
+    CLUSTERING,
+    REQUIRED_FEATURES,
+    REQUIRED_PROPERTIES,
+    ROW_TRACKING,
+    TABLE_ID,
+    CommitInfo,
+    head_of,
+)
+from inver.domain.ledger import Append, Reason, Receipt, Winner
 from inver.domain.locations import Location
 from inver.domain.principals import ADMIN
-from inver.errors import Conflict, Invalid
+from inver.errors import Conflict, Invalid, PreconditionFailed
 from inver.server.services import Services
 from inver.services.context import Caller
-from inver.services.delta.publishing import GLANCE
-from inver.services.delta.types import NewTable, Proposal
+from inver.services.delta.publishing import GLANCE, Publishing
+from inver.services.delta.types import Changes, NewTable, Proposal
 from tests.fixtures.delta import add_file, commit_file
-from tests.fixtures.ledger import Book, admin, as_admin, build_services, outcomes
+from tests.fixtures.ledger import Book, admin, append, as_admin, build_services, outcomes
+from tests.fixtures.waiting import PATIENCE_S
 
 AT = 1_794_787_200_000
 
@@ -55,6 +65,11 @@ class Lake:
         receipt = await self.services.delta.propose(caller, proposal)
         assert receipt is not None
         return receipt
+
+    async def prepare(self, info: CommitInfo, changes: Changes) -> Append:
+        """A commit with a change of metadata, up to where only the decision is left."""
+        proposal = Proposal(table_id=self.id, info=info, changes=changes)
+        return await self.services.delta._commits.prepare(await admin(self.book.store), proposal, info)
 
 
 @pytest.fixture
@@ -161,3 +176,52 @@ async def test_a_published_file_that_is_another_is_not_marked(lake: Lake):
     lake.publish(second)
     (lake.log / f"{3:020d}.json").write_bytes(b"{}\n")
     assert (await lake.propose(lake.stage(4), published=3)).published == 2
+
+
+async def test_every_table_is_found_again_however_many_cannot_be_published(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """As after a start: nobody has told this publisher of any commit."""
+    monkeypatch.setattr("inver.services.delta.publishing.SCAN_LIMIT", 1)
+    book, broken = lake.book, "00000000-0000-7000-8000-000000000001"
+    assert broken < lake.id
+    await book.create_table("broken", id=broken, location=(tmp_path / "nowhere").as_uri())
+    await book.decide(append(broken, 1, head=b"{}"))
+    publishing = Publishing(book.store, lake.services.publishing._places, delay_s=0.01)
+    running = asyncio.ensure_future(publishing.run())
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while (await book.table(lake.id)).published < 1:
+                await asyncio.sleep(0.01)
+    finally:
+        running.cancel()
+    assert (lake.log / f"{1:020d}.json").exists()
+    assert publishing.failed > 0
+
+
+async def test_who_loses_to_a_change_of_metadata_has_lost_the_version(lake: Lake):
+    """The winner has moved the etag too, of which the other one has never spoken."""
+    infos = [lake.stage(2), lake.stage(2)]
+    first, second = [await lake.prepare(info, Changes(comment=info.file_name)) for info in infos]
+    won = await lake.book.decide(first)
+    with pytest.raises(Conflict) as lost:
+        await lake.book.decide(second)
+    [detail] = lost.value.conflicts
+    assert (detail.reason, detail.expected, detail.current) == (Reason.VERSION_TAKEN, 1, 2)
+    assert detail.winner == Winner(2, infos[0].file_name, won.transaction, won.at, ADMIN.id)
+    again = await lake.book.decide(first)
+    assert (again.replayed, again.transaction) == (True, won.transaction)
+
+
+async def test_a_mark_of_row_ids_does_not_undo_what_changed_meanwhile(lake: Lake):
+    tracked, clustered = {"rowIdHighWaterMark": 7}, {"clusteringColumns": [["id"]]}
+    info, changes = lake.stage(2), Changes(set_domains={ROW_TRACKING: tracked})
+    late = await lake.prepare(info, changes)
+    change = Proposal(table_id=lake.id, changes=Changes(set_domains={CLUSTERING: clustered}))
+    await lake.services.delta.propose(await admin(lake.book.store), change)
+    with pytest.raises(PreconditionFailed):
+        await lake.book.decide(late)
+    await lake.book.decide(await lake.prepare(info, changes))
+    table = await lake.book.table(lake.id)
+    assert table.version == 2
+    assert head_of(table.head).domains == {ROW_TRACKING: tracked, CLUSTERING: clustered}

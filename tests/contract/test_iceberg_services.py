@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,25 @@ async def test_a_file_that_a_power_cut_took_is_written_again(
     await settling.settle()
     assert json.loads(file.read_bytes()) == told["metadata"]
     assert await published(home, told) == (1, 1)
+
+
+async def test_every_table_is_found_again_however_many_cannot_be_settled(
+    home: House, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("inver.services.iceberg.settling.SCAN_LIMIT", 1)
+    made = [await client.create(f"t{number}") for number in range(2)]
+    broken, whole = sorted(made, key=lambda told: str(told["metadata"]["table-uuid"]))
+    folder = file_of(broken).parent
+    shutil.rmtree(folder)
+    folder.write_bytes(b"not a folder")
+    settling = home.app.services.iceberg.settling
+    settling._decided.clear()
+    for _ in range(2):
+        await settling._scan()
+        await settling.settle()
+    assert settling.failed > 0
+    assert await published(home, broken) == (0, -1)
+    assert await published(home, whole) == (0, 0)
 
 
 async def test_a_file_of_somebody_else_is_never_touched(home: House, client: Client) -> None:

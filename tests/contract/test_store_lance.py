@@ -166,6 +166,8 @@ async def test_data_waits_until_it_is_let_go(book: Book):
     await book.decide(recorded(table, 2, "a", data=b"\x00bytes"))
     await book.decide(recorded(table, 3, "b", data=b""))
     assert await book.store.waiting_records(10) == [(table, "", 2), (table, "", 3)]
+    assert await book.store.waiting_records(10, (table, "", 2)) == [(table, "", 3)]
+    assert await book.store.waiting_records(10, (table, "", 3)) == []
     found = await book.store.records(table, "", 0, LAST, 10)
     assert [each.data is not None for each in found] == [True, True, False]
     assert await book.store.record_data(table, "", 2) == b"\x00bytes"

@@ -198,5 +198,10 @@ def test_examples_of_demo(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "one transaction moved three tables of three formats" in done.stdout
     assert "orders stayed at version 1" in done.stdout
+    [first] = re.findall(r"winner +writer ([AB]) has version 1 ", done.stdout)
+    [other] = re.findall(r"lost +writer ([AB]) asked for version 1 too: 409 ALREADY_EXISTS", done.stdout)
+    assert {first, other} == {"A", "B"}
+    assert f"writer {other} has version 2 " in done.stdout
+    assert "the server put versions 1 and 2 into the table's own log" in done.stdout
     assert re.search(r"compact +done in .*: files 200 -> 1", done.stdout)
     assert list(tmp_path.iterdir()) == []

@@ -114,6 +114,41 @@ def test_partitions_are_those_of_the_log(table):
     assert table.load()["metadata"]["partition-columns"] == ["id"]
 
 
+def with_property(table: DeltaTable, value: str) -> dict[str, Any]:
+    action = metadata(table)
+    action["metaData"]["configuration"]["mine"] = value
+    return action
+
+
+def test_properties_are_those_of_the_log(table):
+    assert table.commit(table.stage(1, [with_property(table, "1")])).status_code == 200
+    shown = table.load()["metadata"]["properties"]
+    assert shown["mine"] == "1"
+    kept = {key: value for key, value in shown.items() if key != "mine"}
+    told = {"properties": {"properties": {**kept, "yours": "3"}}}
+    assert preview(table, table.stage(2, [with_property(table, "2")]), metadata=told).status_code == 200
+    shown = table.load()["metadata"]["properties"]
+    assert (shown["mine"], shown["yours"]) == ("2", "3")
+
+
+def test_properties_that_the_file_has_otherwise_are_refused(table):
+    before = table.load()
+    staged = table.stage(1, [with_property(table, "1")])
+    for update in (
+        {"action": "set-properties", "updates": {"mine": "2"}},
+        {"action": "remove-properties", "removals": ["mine"]},
+    ):
+        answer = table.commit(staged, update)
+        assert error(answer) == (400, "InvalidParameterValueException")
+        assert "mine" in answer.text
+    told = {"properties": {"properties": {**before["metadata"]["properties"], "mine": "2"}}}
+    assert preview(table, staged, metadata=told).status_code == 400
+    incomplete = {"properties": {"properties": {"mine": "1"}}}
+    assert preview(table, staged, metadata=incomplete).status_code == 400
+    assert table.load() == before
+    assert table.commit(staged, {"action": "set-properties", "updates": {"mine": "1"}}).status_code == 200
+
+
 def test_the_protocol_is_that_of_the_log(table):
     lines = (table.folder / "_delta_log" / f"{0:020d}.json").read_text().splitlines()
     [protocol] = [json.loads(line)["protocol"] for line in lines if '"protocol"' in line]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -479,6 +480,31 @@ async def test_a_decision_is_finished_by_the_next_reader(lake: Lake):
     lake.home.app.services.lance.finalizing._done.clear()
     assert await lake.versions(limit=1, descending="true") == [1]
     assert final.read_bytes() == data
+
+
+async def test_every_decision_is_finished_however_many_cannot_be(lake: Lake, monkeypatch: pytest.MonkeyPatch):
+    """As after a crash, when nobody reads."""
+    monkeypatch.setattr("inver.services.lance.finalizing.SCAN_LIMIT", 1)
+    finals = []
+    for name in ("t", "u"):
+        location = await lake.declare(name)
+        await lake.create(name, location, 1)
+        finals.append(folder(location) / "_versions" / final_name(1))
+    finalizing = lake.home.app.services.lance.finalizing
+    finalizing._done.clear()
+    finalizing._placed.clear()
+    waiting = await lake.home.app.store.waiting_records(10)
+    assert len(waiting) == 2
+    first = await lake.home.app.store.table_by_id(waiting[0][0])
+    assert first is not None
+    broken, whole = finals if first.name == "t" else reversed(finals)
+    whole.unlink()
+    shutil.rmtree(broken.parent)
+    broken.parent.write_bytes(b"not a folder")
+    for _ in range(2):
+        await finalizing._scan()
+    assert finalizing.failed > 0
+    assert whole.exists()
 
 
 async def test_a_final_name_that_somebody_else_took(lake: Lake):

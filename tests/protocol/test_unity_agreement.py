@@ -108,6 +108,31 @@ def test_columns_come_from_version_0_when_the_request_has_none(place: Place) -> 
     assert place.get(f"/tables/{place.schema}.t")["columns"][0]["type_text"] == "bigint"
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"fields": 5}',
+        '{"fields": [5]}',
+        '{"fields": [{"type": "long"}]}',
+        '{"fields": [{"name": 5, "type": "long"}]}',
+        '{"fields": [{"name": "id"}]}',
+        '{"fields": [{"name": "id", "type": 5}]}',
+    ],
+)
+def test_version_0_without_a_schema_is_refused(place: Place, schema: str) -> None:
+    table = place.staged("t")
+    first = first_actions(table)
+    first[1]["metaData"]["schemaString"] = schema
+    table.put(f"_delta_log/{0:020d}.json", commit_file(table.timestamp, first, "CREATE TABLE"))
+    answer = place.admin.post("/tables", json=place.creation(table, columns=None))
+    assert code(answer) == (400, "INVALID_PARAMETER_VALUE")
+    assert "schema" in answer.json()["message"]
+    assert listed(place) == []
+
+
 def test_columns_that_version_0_has_not_are_refused(place: Place) -> None:
     table = place.staged("t")
     answer = create(place, table, columns={"type": "struct", "fields": [OTHER]})
@@ -189,6 +214,78 @@ def test_properties_that_version_0_belies_are_refused(place: Place, key: str, va
     assert place.post("/tables", place.creation(table))["table_id"] == table.id
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("delta.enableInCommitTimestamps", "false"),
+        ("io.unitycatalog.tableId", "another"),
+        ("delta.minReaderVersion", "2"),
+        ("delta.minWriterVersion", "x"),
+        ("mine", "2"),
+    ],
+)
+def test_properties_are_those_of_version_0_also_without_features(place: Place, key: str, value: str) -> None:
+    table = staged(place, configuration={"mine": "1"})
+    for wrong in ({key: value}, {**properties(table), key: value}):
+        answer = place.admin.post("/tables", json=place.creation(table, properties=wrong))
+        assert code(answer) == (400, "INVALID_PARAMETER_VALUE")
+        assert key in answer.json()["message"]
+    assert listed(place) == []
+    made = place.post("/tables", place.creation(table, properties={"yours": "3"}))
+    assert (made["properties"]["mine"], made["properties"]["yours"]) == ("1", "3")
+    assert made["properties"]["delta.enableInCommitTimestamps"] == "true"
+
+
+def test_columns_have_the_types_of_version_0(place: Place) -> None:
+    text = {"name": "text", "type": "string", "nullable": True, "metadata": {}}
+    table = staged(place, fields=(ID, {"type_json": json.dumps(text)}))
+    short = {"name": "TEXT", "type_text": "varchar(5)", "position": 1}
+    for wrong in (
+        [{**ID, "type_json": None, "type_text": "string"}, short],
+        [ID, {**short, "type_text": "int"}],
+    ):
+        answer = place.admin.post("/tables", json=place.creation(table, columns=wrong))
+        assert code(answer) == (400, "INVALID_PARAMETER_VALUE")
+        assert "columns" in answer.json()["message"]
+    wrong_struct = {"type": "struct", "fields": [{**text, "name": "id"}, text]}
+    assert kind(create(place, table, columns=wrong_struct)) == INVALID
+    assert listed(place) == []
+    # Of a string, only the catalog's column tells how long it may be.
+    made = place.post("/tables", place.creation(table, columns=[ID, short]))
+    assert [column["type_text"] for column in made["columns"]] == ["bigint", "varchar(5)"]
+
+
+def test_clustering_columns_are_those_of_version_0(place: Place) -> None:
+    clustering = domain("delta.clustering", '{"clusteringColumns":[["id"]]}')
+    table = staged(place, clustering)
+    for wrong in ('[["other"]]', "[]", "id", '["id"]', "5"):
+        asked = place.creation(table, properties={**properties(table), "clusteringColumns": wrong})
+        answer = place.admin.post("/tables", json=asked)
+        assert code(answer) == (400, "INVALID_PARAMETER_VALUE"), wrong
+        assert "clusteringColumns" in answer.json()["message"]
+    answer = create(place, table, **{"domain-metadata": {"delta.clustering": {"clusteringColumns": [["x"]]}}})
+    assert kind(answer) == INVALID
+    assert "delta.clustering" in answer.text
+    assert listed(place) == []
+    asked = place.creation(table, properties={**properties(table), "clusteringColumns": '[ ["ID"] ]'})
+    assert place.post("/tables", asked)["properties"]["clusteringColumns"] == '[["id"]]'
+
+
+def test_version_0_is_divided_by_columns_that_it_has(place: Place) -> None:
+    table = place.staged("t", partition=("none",))
+    answer = create(place, table)
+    assert kind(answer) == INVALID
+    assert "none" in answer.text
+    assert listed(place) == []
+
+
+def test_partition_columns_are_named_in_any_case(place: Place) -> None:
+    table = place.staged("t", partition=("id",))
+    assert kind(create(place, table, **{"partition-columns": []})) == INVALID
+    made = create(place, table, **{"partition-columns": ["ID"]})
+    assert made.json()["metadata"]["partition-columns"] == ["id"]
+
+
 def test_of_those_that_send_the_same_creation_at_once_all_succeed(place: Place) -> None:
     table = place.staged("t")
     body = place.creation(table)
@@ -196,6 +293,22 @@ def test_of_those_that_send_the_same_creation_at_once_all_succeed(place: Place) 
         answers = list(pool.map(lambda _: place.admin.post("/tables", json=body), range(8)))
     assert [answer.status_code for answer in answers] == [200] * 8, [answer.text for answer in answers]
     assert {answer.json()["table_id"] for answer in answers} == {table.id}
+
+
+def test_of_those_that_want_the_same_name_at_once_one_gets_it(place: Place) -> None:
+    """A name can be staged by many; it belongs to who finishes first."""
+    tables = [place.staged("t") for _ in range(6)]
+    bodies = [place.creation(table) for table in tables]
+    with ThreadPoolExecutor(6) as pool:
+        answers = list(pool.map(lambda body: place.admin.post("/tables", json=body), bodies))
+    [winner] = [answer.json()["table_id"] for answer in answers if answer.is_success]
+    lost = [answer for answer in answers if not answer.is_success]
+    assert [code(answer) for answer in lost] == [(400, "TABLE_ALREADY_EXISTS")] * 5
+    assert place.get(f"/tables/{place.schema}.t")["table_id"] == winner
+    # Who lost still has a staged table, good for another name.
+    other = next(table for table in tables if table.id != winner)
+    assert place.post("/tables", place.creation(other, name="u"))["table_id"] == other.id
+    assert listed(place) == ["t", "u"]
 
 
 # --- commits ---

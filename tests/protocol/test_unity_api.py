@@ -62,7 +62,10 @@ def test_a_managed_table_from_staging_to_its_first_commits(place: Place) -> None
 def test_creating_again_is_the_same_creation(place: Place) -> None:
     table = place.staged("twice")
     body = place.creation(table)
-    assert place.post("/tables", body) == place.post("/tables", body)
+    made = place.post("/tables", body)
+    assert place.post("/tables", body) == made
+    for spelling in (table.location + "/", str(table.folder), f"file:{table.folder}"):
+        assert place.post("/tables", {**body, "storage_location": spelling}) == made
     other = place.admin.post("/tables", json={**body, "comment": "another"})
     assert code(other) == (400, "TABLE_ALREADY_EXISTS")
 
@@ -682,8 +685,16 @@ def test_catalogs_and_schemas(place: Place) -> None:
     uuid.UUID(schema["schema_id"])
     assert place.get(f"/schemas/{name}.s") == schema
     assert place.get(f"/schemas?catalog_name={name}&max_results=0&page_token=") == {"schemas": [schema]}
+    # However they are spelled in a request, they are shown by their own names.
+    assert place.get(f"/schemas/{name.upper()}.S") == schema
+    assert place.get(f"/schemas?catalog_name={name.upper()}") == {"schemas": [schema]}
     place.send("PATCH", f"/schemas/{name}.s", {"properties": {"k": "v"}})
     assert place.get(f"/schemas/{name}.s")["properties"] == {"k": "v"}
+    other = place.post("/schemas", {"name": "other", "catalog_name": name.upper()})
+    assert (other["catalog_name"], other["full_name"]) == (name, f"{name}.other")
+    changed = place.send("PATCH", f"/schemas/{name.upper()}.OTHER", {"comment": "two"})
+    assert (changed["catalog_name"], changed["full_name"]) == (name, f"{name}.other")
+    assert place.send("DELETE", f"/schemas/{name.upper()}.OTHER") == {}
     taken = place.admin.post("/schemas", json={"name": "S", "catalog_name": name})
     assert code(taken) == (400, "SCHEMA_ALREADY_EXISTS")
 
@@ -892,6 +903,13 @@ def test_tokens_by_client_credentials_and_by_exchange(place: Place) -> None:
     assert code(foreign) == (401, "UNAUTHENTICATED")
     missing = {key: value for key, value in exchange.items() if key != "subject_token"}
     assert code(control(place, "POST", "/auth/tokens", data=missing)) == (400, "INVALID_ARGUMENT")
+    by_id = {**exchange, "subject_token_type": "urn:ietf:params:oauth:token-type:id_token"}
+    assert control(place, "POST", "/auth/tokens", data=by_id).status_code == 200
+    for name in ("requested_token_type", "subject_token_type"):
+        for wrong in ("urn:ietf:params:oauth:token-type:saml2", "", "token"):
+            refused = control(place, "POST", "/auth/tokens", data={**exchange, name: wrong})
+            assert code(refused) == (400, "INVALID_ARGUMENT")
+            assert name in refused.json()["message"]
     other = control(place, "POST", "/auth/tokens", data={"grant_type": "password"})
     assert (other.status_code, other.json()["error"]) == (400, "unsupported_grant_type")
 

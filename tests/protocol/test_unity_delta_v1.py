@@ -263,6 +263,20 @@ def test_tables_of_other_formats_are_told_apart(place: Place) -> None:
         assert kind(answer) == (400, "UnsupportedTableFormatException")
         assert place.admin.head(url).status_code == 204
 
+        # A change in the words of Delta would make of it what it is not.
+        before = place.get(f"/tables/{place.schema}.{name}")
+        other = DeltaTable(place.admin, f"{place.schema}.{name}", before["table_id"], "", ())
+        for action in (
+            {"action": "set-properties", "updates": {"a": "b"}},
+            {"action": "set-table-comment", "comment": "ours"},
+            {"action": "set-latest-backfilled-version", "latest-published-version": 0},
+        ):
+            assert kind(update(other, action)) == (400, "UnsupportedTableFormatException")
+        report = {"table-id": other.id, "report": {"commit-report": {"num-files-added": 1}}}
+        answer = place.admin.post(url + "/metrics", json=report)
+        assert kind(answer) == (400, "UnsupportedTableFormatException")
+        assert place.get(f"/tables/{place.schema}.{name}") == before
+
 
 # --- commits ---
 

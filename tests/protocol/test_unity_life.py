@@ -23,6 +23,7 @@ BACKENDS = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
 WRITERS = 12
 INVALID = (400, "INVALID_PARAMETER_VALUE")
 INVALID_V1 = (400, "InvalidParameterValueException")
+CLOUDS = ("s3://bucket/lake", "gs://bucket/lake", "abfss://data@account.dfs.core.windows.net/lake")
 
 
 @pytest.fixture(scope="module", params=BACKENDS)
@@ -36,7 +37,12 @@ def hasty_inver(
         "INVER_TABLES__HOLD": "3s",
     }
     home = tmp_path_factory.mktemp("hasty") / "home"
-    with new_database(request, request.param) as database, running_inver(home, database, env=env) as server:
+    external = home.with_name("external")
+    external.mkdir()
+    with (
+        new_database(request, request.param) as database,
+        running_inver(home, database, roots(str(external), *CLOUDS), env=env) as server,
+    ):
         yield server
 
 
@@ -166,6 +172,26 @@ def test_a_refusal_for_another_reason_says_nothing_of_versions(place: Place) -> 
         body["commit_info"]["file_size"] += 1
         assert code(place.admin.post("/delta/commit", json=body)) == INVALID
     place.post("/delta/commit", proposal(table, 2))
+
+
+WRONG = ("file_size", "timestamp", "file_name")
+
+
+def test_a_file_is_compared_with_its_request(place: Place) -> None:
+    table = place.table("t")
+    for field in WRONG:
+        answer = place.admin.post("/delta/commit", json=belied(table, 1, field))
+        assert code(answer) == INVALID
+        assert f"commit_info.{field}" in answer.json()["message"]
+    assert place.get(table.url)["latest-table-version"] == 0
+
+
+def test_a_server_that_is_told_so_believes_its_writers(hasty: Place) -> None:
+    table = hasty.table("t")
+    for version, field in enumerate(WRONG, start=1):
+        assert hasty.post("/delta/commit", belied(table, version, field)) == {}
+    assert hasty.get(table.url)["latest-table-version"] == len(WRONG)
+    assert all("counts" not in commit for commit in history(hasty, table)[: len(WRONG)])
 
 
 def test_a_large_staged_file_is_read_too(place: Place) -> None:
@@ -334,6 +360,37 @@ def test_a_dropped_table_comes_back_until_its_time_is_over(hasty: Place) -> None
         assert management.post(f"/tables/{table.id}/undrop", json={}).status_code == 404
 
 
+@pytest.mark.parametrize("root", CLOUDS)
+def test_where_no_keys_are_made_a_place_is_told_alone(hasty: Place, root: str) -> None:
+    """Clients of such storage have keys of their own."""
+    location = f"{root}/{hasty.catalog}"
+    external = hasty.named("theirs", table_type="EXTERNAL", data_source_format="DELTA", columns=[])
+    made = hasty.post("/tables", {**external, "storage_location": location})
+    assert made["storage_location"] == location
+    asked = {"table_id": made["table_id"], "operation": "READ_WRITE"}
+    assert hasty.post("/temporary-table-credentials", asked) == {"url": location}
+    path = {"url": location + "-new", "operation": "PATH_CREATE_TABLE"}
+    assert hasty.post("/temporary-path-credentials", path) == {"url": location + "-new"}
+    url = f"/delta/v1/catalogs/{hasty.catalog}/schemas/s/tables/theirs/credentials?operation=READ"
+    [credential] = hasty.get(url)["storage-credentials"]
+    assert (credential["prefix"], credential["operation"], credential["config"]) == (location, "READ", {})
+    answer = hasty.admin.post("/temporary-table-credentials", json=asked)
+    assert answer.headers["cache-control"] == "no-store"
+
+
+def test_the_files_of_an_external_table_outlive_it(hasty: Place) -> None:
+    folder = hasty.server.home.with_name("external") / hasty.catalog
+    folder.mkdir(parents=True)
+    (folder / "part.parquet").write_bytes(b"rows")
+    external = hasty.named("theirs", table_type="EXTERNAL", data_source_format="DELTA", columns=[])
+    hasty.post("/tables", {**external, "storage_location": f"file://{folder}"})
+    managed = hasty.table("ours")
+    hasty.send("DELETE", f"/tables/{hasty.schema}.theirs")
+    hasty.send("DELETE", f"/tables/{managed.name}")
+    await_purge(managed)  # and it was dropped later
+    assert (folder / "part.parquet").read_bytes() == b"rows"
+
+
 # --- publishing ---
 
 
@@ -409,7 +466,53 @@ def test_what_is_seen_to_be_published_is_noted_with_the_next_commit(patient: Pla
     assert waiting() == [6, 5, 4]
 
 
+def test_a_range_of_commits_is_told_whole(patient: Place) -> None:
+    """Of commits that nobody publishes, every one is told once, whatever the way of asking."""
+    table = patient.table("t")
+    made = {}
+    for version in range(1, 8):
+        body = proposal(table, version)
+        patient.post("/delta/commit", body)
+        made[version] = body["commit_info"]
+    asked = {"table_id": table.id, "table_uri": table.location}
+    ranges: list[tuple[dict[str, Any], range]] = [
+        ({}, range(1, 8)),
+        ({"start_version": 0}, range(1, 8)),
+        ({"start_version": 3}, range(3, 8)),
+        ({"end_version": 2}, range(1, 3)),
+        ({"start_version": 2, "end_version": 4}, range(2, 5)),
+        ({"start_version": 7, "end_version": 7}, range(7, 8)),
+        ({"start_version": 6, "end_version": 2**63 - 1}, range(6, 8)),
+        ({"start_version": 8}, range(0)),
+        ({"end_version": 0}, range(0)),
+    ]
+    for limits, expected in ranges:
+        body = {**asked, **limits}
+        for told in (
+            patient.send("GET", "/delta/commits", body),
+            patient.send("GET", "/delta/preview/commits", body),
+            patient.admin.get("/delta/commits", params=body).json(),
+            patient.admin.get("/delta/preview/commits", params=body).json(),
+        ):
+            assert set(told) == {"commits", "latest_table_version"}
+            assert told["latest_table_version"] == 7
+            found = sorted(told["commits"], key=lambda commit: commit["version"])
+            assert found == [made[version] for version in expected], limits
+
+
 # --- helpers ---
+
+
+def roots(*places: str) -> list[str]:
+    return [word for place in places for word in ("--external-root", place)]
+
+
+def belied(table: DeltaTable, version: int, field: str) -> dict[str, Any]:
+    """A commit of which the request says something else than its file, or names none that is there."""
+    body = proposal(table, version)
+    info = body["commit_info"]
+    info[field] = f"{version:020d}.nowhere.json" if field == "file_name" else info[field] + 1
+    return body
 
 
 def update(table: DeltaTable, commit: dict[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from inver.errors import Broken
+
 READER_FEATURES = ["catalogManaged", "deletionVectors", "v2Checkpoint", "vacuumProtocolCheck"]
 FEATURES = [*READER_FEATURES, "inCommitTimestamp"]
 COLUMN = {"name": "id", "type": "long", "nullable": True, "metadata": {}}
@@ -34,7 +36,9 @@ def show(url: str, token: str, say: Say) -> None:
     shown = sorted((commit["version"], commit["file_name"][21:29]) for commit in tail["commits"])
     say("ratified", f"version {tail['latest_table_version']}; not yet published: {shown}")
     deadline = time.monotonic() + 20
-    while not table.published(2) and time.monotonic() < deadline:
+    while not table.published(2):
+        if time.monotonic() > deadline:
+            raise Broken("the server did not publish what it has ratified")
         time.sleep(0.1)
     say("published", "the server put versions 1 and 2 into the table's own log")
 

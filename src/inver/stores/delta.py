@@ -57,8 +57,8 @@ class DeltaReads(ABC):
     def tail_by_name(self, catalog: str, path: Sequence[str], name: str) -> Awaitable[LogTail | None]:
         return self.read(tails.by_name(tails.keys_of(catalog, path, name)))
 
-    async def unpublished(self, limit: int, format: Format = Format.DELTA) -> list[str]:
-        return await self.read(_unpublished(limit, format))
+    async def unpublished(self, limit: int, format: Format = Format.DELTA, after: str = "") -> list[str]:
+        return await self.read(_unpublished(limit, format, after))
 
     async def mark_published(self, versions: Mapping[str, int]) -> None:
         if versions:
@@ -125,12 +125,12 @@ def _below(lower: str, upper: str, limit: int) -> Steps[list[Table]]:
     )
 
 
-def _unpublished(limit: int, format: Format) -> Steps[list[str]]:
+def _unpublished(limit: int, format: Format, after: str) -> Steps[list[str]]:
     managed = "AND kind = 'MANAGED'" if format is Format.DELTA else ""
     rows = yield (
         f"""SELECT id FROM tables WHERE format = ?2 AND published < version AND state = 'live'
-           {managed} AND head IS NOT NULL ORDER BY id LIMIT ?1""",
-        (limit, format),
+           {managed} AND head IS NOT NULL AND id > ?3 ORDER BY id LIMIT ?1""",
+        (limit, format, after),
     )
     return [row[0] for row in rows]
 

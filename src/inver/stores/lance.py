@@ -37,8 +37,10 @@ class LanceReads(ABC):
     async def branch(self, table_id: str, name: str) -> BranchState | None:
         return await self.read(records.branch(table_id, name))
 
-    async def waiting_records(self, limit: int) -> list[tuple[str, str, int]]:
-        return await self.read(records.waiting(limit))
+    async def waiting_records(
+        self, limit: int, after: tuple[str, str, int] = ("", "", -1)
+    ) -> list[tuple[str, str, int]]:
+        return await self.read(records.waiting(limit, after))
 
     async def record_data(self, table_id: str, branch: str, version: int) -> bytes | None:
         return await self.read(records.data_of(table_id, branch, version))

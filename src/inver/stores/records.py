@@ -144,11 +144,11 @@ def branch(table_id: str, name: str) -> Steps[BranchState | None]:
     return BranchState(rows[0][0], rows[0][1]) if rows else None
 
 
-def waiting(limit: int) -> Steps[list[Version]]:
-    """Table, branch and version of what is not where readers look for it, oldest versions first."""
+def waiting(limit: int, after: Version) -> Steps[list[Version]]:
     rows = yield (
-        "SELECT table_id, branch, version FROM waiting ORDER BY table_id, branch, version LIMIT ?1",
-        (limit,),
+        """SELECT table_id, branch, version FROM waiting WHERE (table_id, branch, version) > (?2, ?3, ?4)
+           ORDER BY table_id, branch, version LIMIT ?1""",
+        (limit, *after),
     )
     return [(row[0], row[1], row[2]) for row in rows]
 

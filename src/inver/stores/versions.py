@@ -12,7 +12,17 @@ from inver.domain.ledger import Reason, Result, Winner
 from inver.domain.names import name_key
 from inver.domain.tables import State
 from inver.errors import AlreadyExists, Conflict, Invalid, NotFound
-from inver.stores.deciding import Change, Context, Noop, Outcome, Pending, conflict, encode, update_row
+from inver.stores.deciding import (
+    Change,
+    Context,
+    Noop,
+    Outcome,
+    Pending,
+    conflict,
+    encode,
+    require_etag,
+    update_row,
+)
 from inver.stores.epoch import BUMP_EPOCH
 from inver.stores.parts import write_parts
 from inver.stores.records import record_version
@@ -140,7 +150,11 @@ def _is_bare(op: ledger.Append) -> bool:
 
 
 def _require_branch(context: Context, op: ledger.Append) -> Steps[None]:
-    yield from lock_named(context, op.table_id, op.expect_etag)
+    row = yield from lock_named(context, op.table_id, None)
+    if op.branch == ledger.MAIN and op.version <= row[2]:
+        # Who won may have changed the etag too; what was lost is the version.
+        raise (yield from refusal(context.index, op))
+    require_etag(context, op.table_id, op.expect_etag, row[3])
     if op.branch == ledger.MAIN:
         return
     moved = yield (

@@ -74,35 +74,42 @@ class CatalogRoutes:
 
     async def create_schema(self, request: Request) -> Response:
         body = decode(request, _create_schema)
+        asks = caller(request)
+        catalog = await self._catalogs.get(asks, body.catalog_name)
         made = await self._catalogs.create_schema(
-            caller(request),
+            asks,
             body.catalog_name,
             (body.name,),
             body.comment,
             body.properties,
             body.storage_root,
         )
-        return await self._schema(made, body.catalog_name)
+        return await self._schema(made, catalog)
 
     async def list_schemas(self, request: Request) -> Response:
         asks = caller(request)
-        catalog = required(request, "catalog_name")
+        catalog = await self._catalogs.get(asks, required(request, "catalog_name"))
 
         async def fetch(after: str, limit: int) -> list[Schema]:
-            return await self._catalogs.schemas(asks, catalog, (), after, limit)
+            return await self._catalogs.schemas(asks, catalog.name, (), after, limit)
 
         found, token = await page(fetch, request, lambda schema: schema.name)
         names = await self._names_of(_people(*found))
-        return ok(wire.SchemaList([wire.SchemaInfo.of(each, catalog, names) for each in found], token))
+        return ok(wire.SchemaList([wire.SchemaInfo.of(each, catalog.name, names) for each in found], token))
 
     async def get_schema(self, request: Request) -> Response:
-        catalog, name = full_name(request.args[0], 2)
-        return await self._schema(await self._catalogs.schema(caller(request), catalog, (name,)), catalog)
+        asks = caller(request)
+        above, name = full_name(request.args[0], 2)
+        catalog = await self._catalogs.get(asks, above)
+        return await self._schema(await self._catalogs.schema(asks, above, (name,)), catalog)
 
     async def update_schema(self, request: Request) -> Response:
         body = decode(request, _update)
-        catalog, name = full_name(request.args[0], 2)
-        changed = await self._catalogs.alter_schema(caller(request), catalog, (name,), _changes(body), None)
+        asks = caller(request)
+        above, name = full_name(request.args[0], 2)
+        # Asked before: who gives a schema away may not see what is above it any more.
+        catalog = await self._catalogs.get(asks, above)
+        changed = await self._catalogs.alter_schema(asks, above, (name,), _changes(body), None)
         return await self._schema(changed, catalog)
 
     async def drop_schema(self, request: Request) -> Response:
@@ -116,8 +123,8 @@ class CatalogRoutes:
     async def _catalog(self, catalog: Catalog) -> Response:
         return ok(wire.CatalogInfo.of(catalog, await self._names_of(_people(catalog))))
 
-    async def _schema(self, schema: Schema, catalog: str) -> Response:
-        return ok(wire.SchemaInfo.of(schema, catalog, await self._names_of(_people(schema))))
+    async def _schema(self, schema: Schema, catalog: Catalog) -> Response:
+        return ok(wire.SchemaInfo.of(schema, catalog.name, await self._names_of(_people(schema))))
 
 
 def _people(*found: Catalog | Schema) -> list[str]:

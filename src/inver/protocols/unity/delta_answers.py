@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from inver.domain import delta
-from inver.domain.tables import Format
+from inver.domain.tables import Format, Table
 from inver.protocols.unity import columns as cols
 from inver.protocols.unity.errors import UnsupportedFormat
 from inver.services.credentials import Vended
@@ -84,8 +84,7 @@ _NOTHING: tuple[Definition | None, bytes, bytes] = (None, b"", b"")
 def _metadata(snapshot: Snapshot) -> bytes:
     """Everything about a table but its last change, as an object that is still open."""
     table, definition = snapshot.table, snapshot.definition
-    if table.format is not Format.DELTA:
-        raise UnsupportedFormat(f"UnsupportedTableFormatException: {table.name} is a table of {table.format}")
+    require_delta(table)
     head, columns = definition.head, definition.columns
     partition = head.partition_columns if head.managed else cols.partition_columns(cols.from_kept(columns))
     metadata = Metadata(
@@ -102,6 +101,12 @@ def _metadata(snapshot: Snapshot) -> bytes:
         metadata.last_commit_version = head.updated_version
         metadata.last_commit_timestamp_ms = head.updated_timestamp
     return encode(metadata)[:-1]
+
+
+def require_delta(table: Table) -> None:
+    """Clients look for the name of the exception in the text, and ask Unity's own dialect then."""
+    if table.format is not Format.DELTA:
+        raise UnsupportedFormat(f"UnsupportedTableFormatException: {table.name} is a table of {table.format}")
 
 
 def _uniform(definition: Definition) -> bytes:

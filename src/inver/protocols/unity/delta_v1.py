@@ -168,6 +168,7 @@ class DeltaRoutes:
 
     async def _updated(self, request: Request, asks: Caller, update: Updating) -> Response:
         table = await self._table(request)
+        answers.require_delta(table)
         if table.id != update.uuid:
             raise PreconditionFailed(f"the name stands for the table {table.id} now")
         return await self._proposed(asks, update.proposal(table))
@@ -220,6 +221,7 @@ class DeltaRoutes:
     async def metrics(self, request: Request) -> Response:
         body = decode(request, _metrics)
         table = await self._table(request)
+        answers.require_delta(table)
         if table.id != body.table_id.lower():
             raise Invalid("table-id is not the id of the table in the path", field="table-id")
         if body.report is not None and body.report.commit_report is not None:

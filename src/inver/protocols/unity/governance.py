@@ -24,6 +24,11 @@ from inver.services.tokens import ACCESS_TOKEN_MS, Tokens
 _update = msgspec.json.Decoder(wire.UpdatePermissions).decode
 
 PERMISSIONS = "/permissions/{securable_type}/{full_name}"
+_TOKEN_TYPES = {
+    # Command lines call whatever they hold an id token.
+    "subject_token_type": (ISSUED_TYPE, "urn:ietf:params:oauth:token-type:id_token"),
+    "requested_token_type": (ISSUED_TYPE,),
+}
 _FORGET = ((b"Set-Cookie", b"UC_TOKEN=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict"),)
 _PARTS = {SecurableKind.CATALOG: 1, SecurableKind.SCHEMA: 2}
 
@@ -95,6 +100,9 @@ class ControlRoutes:
         subject = form.get("subject_token", [])
         if len(subject) != 1 or not subject[0].isascii():
             raise Invalid("subject_token is required once", field="subject_token")
+        for name, known in _TOKEN_TYPES.items():
+            if form.get(name, [ISSUED_TYPE]) not in ([each] for each in known):
+                raise Invalid(f"{name} must be {' or '.join(known)}", field=name)
         issued = await renew(subject[0], request, self._tokens, self._authenticate)
         body = {
             "access_token": issued.secret.reveal(),

@@ -6,18 +6,20 @@ dialects have no words for all of it; what the two say differently is refused.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from inver.domain import delta, ledger
 from inver.domain.delta import CLUSTERING, CommitSummary
-from inver.domain.tables import Table
+from inver.domain.tables import Table, TableDetails
 from inver.errors import Invalid
 from inver.services.delta.types import Changes
 
 _decode = msgspec.json.decode
 _encode = msgspec.json.encode
+_REQUIRED = (delta.TABLE_ID, *delta.REQUIRED_PROPERTIES)
 
 
 def is_plain(summary: CommitSummary) -> bool:
@@ -25,21 +27,23 @@ def is_plain(summary: CommitSummary) -> bool:
     return summary.protocol is None and summary.metadata is None and CLUSTERING not in summary.domains
 
 
-def completed(changes: Changes | None, summary: CommitSummary, columns: bytes) -> Changes | None:
-    """The changes with those that only the file tells; `columns` are those of the table so far."""
+def completed(changes: Changes | None, summary: CommitSummary, before: TableDetails) -> Changes | None:
+    """The changes with those that only the file tells; `before` is the table so far."""
     told = changes or Changes()
     found: dict[str, Any] = {}
+    if summary.metadata is not None:
+        found.update(_properties(told, summary.metadata.properties, before.properties))
     if summary.protocol is not None and told.protocol is msgspec.UNSET:
         found["protocol"] = summary.protocol
     if summary.metadata is not None and told.partition_columns is msgspec.UNSET:
         found["partition_columns"] = summary.metadata.partition_columns
     if summary.metadata is not None or isinstance(told.columns, bytes):
-        fields = before = _fields_of_columns(columns)
+        fields = standing = fields_of_columns(before.columns)
         if summary.metadata is not None:
             fields = fields_of_schema(summary.metadata.schema)
         if isinstance(told.columns, bytes):
-            _require_same(_fields_of_columns(told.columns), fields)
-        elif fields != before:
+            _require_same(fields_of_columns(told.columns), fields)
+        elif fields != standing:
             found["columns"] = _encode(fields)
     if CLUSTERING in summary.domains and CLUSTERING not in {*told.set_domains, *told.remove_domains}:
         clustering = summary.domains[CLUSTERING]
@@ -65,21 +69,42 @@ def compare(table: Table, append: ledger.Append, summary: CommitSummary) -> None
     if metadata is not None and metadata.properties.get(delta.TABLE_ID) != table.id:
         raise Invalid(f"the staged commit has another {delta.TABLE_ID}", field=delta.TABLE_ID)
     partition = before.partition_columns if metadata is None else metadata.partition_columns
-    if tuple(partition) != tuple(head.partition_columns):
+    if folded(partition) != folded(head.partition_columns):
         raise Invalid(
             "the staged commit has other partition columns than the request", field="partition-columns"
         )
 
 
+def _properties(told: Changes, written: Mapping[str, str], before: Mapping[str, str]) -> dict[str, Any]:
+    """What of the file's properties the request leaves out; it may know more of them than the file.
+
+    Whoever tells all of them tells those too without which a table is not managed.
+    """
+    whole = isinstance(told.properties, dict)
+    said = told.properties if isinstance(told.properties, dict) else told.set_properties
+    written = delta.stored_properties(written)
+    for key, value in written.items():
+        if said.get(key, value) != value or key in told.remove_properties:
+            raise Invalid(f"the staged commit has another {key} than the request", field=key)
+    more = {
+        key: value
+        for key, value in written.items()
+        if key not in said and (key not in _REQUIRED if whole else before.get(key) != value)
+    }
+    return {"properties" if whole else "set_properties": {**said, **more}} if more else {}
+
+
 def fields_of_schema(schema: bytes) -> list[dict[str, Any]]:
     try:
-        fields = _decode(schema)["fields"]
-        return [_field(each) for each in fields]
-    except (msgspec.DecodeError, KeyError, TypeError, RecursionError):
-        raise Invalid("the staged commit has no valid schema", field="metadata.schema") from None
+        found = [_field(each) for each in _decode(schema)["fields"]]
+    except (msgspec.DecodeError, KeyError, TypeError, AttributeError, RecursionError):
+        found = [{}]
+    if all(isinstance(each.get("name"), str) and isinstance(each.get("type"), str | dict) for each in found):
+        return found
+    raise Invalid("the commit file has no valid schema", field="metadata.schema")
 
 
-def _fields_of_columns(columns: bytes) -> list[dict[str, Any]]:
+def fields_of_columns(columns: bytes) -> list[dict[str, Any]]:
     """Columns are kept as fields, or with the field as JSON text beside what follows from it."""
     return [
         _field(_decode(each["type_json"]) if each.get("type_json") else each) for each in _decode(columns)
@@ -97,7 +122,7 @@ def _field(given: dict[str, Any]) -> dict[str, Any]:
 
 def _require_same(told: list[dict[str, Any]], written: list[dict[str, Any]]) -> None:
     try:
-        same = _shape(told) == _shape(written)
+        same = shape(told) == shape(written)
     except (AttributeError, RecursionError):
         # What cannot be walked through is no schema, and certainly not the one in the request.
         same = False
@@ -105,17 +130,26 @@ def _require_same(told: list[dict[str, Any]], written: list[dict[str, Any]]) -> 
         raise Invalid("the staged commit has other columns than the request", field="columns")
 
 
-def _shape(given: Any) -> Any:
+def folded(names: Any) -> bytes:
+    """Names of columns to be compared: ASCII letters are the same in both cases."""
+    return _encode(names).lower()
+
+
+def shape(given: Any) -> Any:
     """Names and types alone: what else a field says may be lost on the way through a dialect."""
     match given:
         case str():
-            return given.replace(" ", "").lower()
+            name = given.replace(" ", "").lower()
+            # The log has these as strings of a length that only metadata tells.
+            if name.startswith(("char(", "varchar(")):
+                return "string"
+            return "decimal(10,0)" if name == "decimal" else name
         case list():
-            return [(each.get("name"), _shape(each.get("type"))) for each in given]
+            return [(each.get("name"), shape(each.get("type"))) for each in given]
         case {"type": "struct", "fields": fields}:
-            return "struct", _shape(fields)
+            return "struct", shape(fields)
         case {"type": "array", "elementType": element}:
-            return "array", _shape(element)
+            return "array", shape(element)
         case {"type": "map", "keyType": key, "valueType": value}:
-            return "map", _shape(key), _shape(value)
+            return "map", shape(key), shape(value)
     return given

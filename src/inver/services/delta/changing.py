@@ -22,12 +22,11 @@ def with_changes(
     append: ledger.Append, full: FullTable, info: CommitInfo, changes: Changes, uniform: Uniform | None
 ) -> ledger.Append:
     head, definition = changed(full, info, changes, uniform)
-    if changes.only_row_tracking() and uniform is None:
-        return msgspec.structs.replace(append, head=_encode(head))
     # What was merged here was read at this etag.
-    return msgspec.structs.replace(
-        append, head=_encode(head), definition=definition, expect_etag=full.table.etag
-    )
+    append = msgspec.structs.replace(append, head=_encode(head), expect_etag=full.table.etag)
+    if changes.only_row_tracking() and uniform is None:
+        return append
+    return msgspec.structs.replace(append, definition=definition)
 
 
 def changed(

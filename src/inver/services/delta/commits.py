@@ -244,7 +244,7 @@ class Commits:
         append = _append(table.id, info, summary)
         changes = proposal.changes
         if summary is not None:
-            changes = completed(changes, summary, full.details.columns)
+            changes = completed(changes, summary, full.details)
         if changes is not None or proposal.uniform is not None:
             append = with_changes(append, full, info, changes or Changes(), proposal.uniform)
         if proposal.expect_etag is not None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import msgspec
 
 from inver.domain import delta
 from inver.domain.delta import CommitInfo, CommitSummary, DeltaHead
 from inver.errors import Invalid
-from inver.services.delta.agreement import fields_of_schema
-from inver.services.delta.changing import check_uniform, column_names
+from inver.services.delta.agreement import fields_of_columns, fields_of_schema, folded, shape
+from inver.services.delta.changing import check_partitions, check_uniform
 from inver.services.delta.types import NewTable
 
 _encode = msgspec.json.encode
@@ -37,18 +40,22 @@ def first_head(
             if getattr(declared, name) != getattr(summary.protocol, name):
                 field = f"delta.min{kind}Version"
                 raise Invalid(f"{field} differs from that of version 0", field=field)
-    elif new.properties and new.properties.get(delta.TABLE_ID, table_id) != table_id:
-        raise Invalid(f"{delta.TABLE_ID} must be the id of the staging table", field=delta.TABLE_ID)
     if summary.timestamp is None:
         raise Invalid("version 0 has no in-commit timestamp", field="delta.enableInCommitTimestamps")
     if new.timestamp is not None and new.timestamp != summary.timestamp:
         raise Invalid("the timestamp differs from that of version 0", field="last-commit-timestamp-ms")
-    expected = {"delta.lastUpdateVersion": "0", "delta.lastCommitTimestamp": str(summary.timestamp)}
+    expected = {
+        **written,
+        "delta.minReaderVersion": str(summary.protocol.min_reader),
+        "delta.minWriterVersion": str(summary.protocol.min_writer),
+        "delta.lastUpdateVersion": "0",
+        "delta.lastCommitTimestamp": str(summary.timestamp),
+    }
     for key, value in expected.items():
         if new.properties.get(key, value) != value:
             raise Invalid(f"{key} must be {value}, as in version 0", field=key)
     partition = summary.metadata.partition_columns
-    if new.partition_columns is not None and tuple(new.partition_columns) != partition:
+    if new.partition_columns is not None and folded(new.partition_columns) != folded(partition):
         raise Invalid("the partition columns differ from those of version 0", field="partition-columns")
     properties = delta.stored_properties({**written, **new.properties})
     if new.uniform is not None:
@@ -56,10 +63,12 @@ def first_head(
         if new.uniform.converted_version > 1:
             raise Invalid("a new table has no such version", field="uniform.iceberg.converted-delta-version")
     read = {name: delta.read_domain(name, text) for name, text in summary.domains.items() if text is not None}
+    domains = {name: value for name, value in read.items() if value is not None}
+    _check_clustering(new, domains.get(delta.CLUSTERING), written)
     head = DeltaHead(
         protocol=summary.protocol,
         partition_columns=partition,
-        domains={name: value for name, value in read.items() if value is not None},
+        domains=domains,
         updated_version=0,
         updated_timestamp=summary.timestamp,
         uniform=new.uniform,
@@ -67,16 +76,41 @@ def first_head(
     return head, properties
 
 
+def _check_clustering(new: NewTable, written: Any, properties: Mapping[str, str]) -> None:
+    """Whoever tells the clustering columns tells those of version 0."""
+    told = new.domains.get(delta.CLUSTERING)
+    field = delta.CLUSTERING
+    text = new.properties.get("clusteringColumns")
+    # With column mapping the log has physical names, while properties are in the words of people.
+    if text is not None and properties.get("delta.columnMapping.mode", "none") == "none":
+        field = "clusteringColumns"
+        try:
+            told = {field: msgspec.json.decode(text, type=list[list[str]])}
+        except msgspec.DecodeError:
+            raise Invalid(f"{field} must be a JSON array of arrays of names", field=field) from None
+    if told is not None and folded(told) != folded(written or {"clusteringColumns": []}):
+        raise Invalid("the clustering columns differ from those of version 0", field=field)
+
+
 def first_columns(new: NewTable, summary: CommitSummary) -> bytes:
     """Those of the request, and of version 0 where the request has none; both must mean the same ones."""
     assert summary.metadata is not None
     fields = fields_of_schema(summary.metadata.schema)
-    told = {name.lower() for name in column_names(new.columns)}
+    check_partitions(summary.metadata.partition_columns, _encode(fields))
+    told = fields_of_columns(new.columns)
     if not told:
         return _encode(fields)
-    if told != {str(field["name"]).lower() for field in fields}:
+    try:
+        same = _types(told) == _types(fields)
+    except (AttributeError, RecursionError):
+        same = False
+    if not same:
         raise Invalid("the columns differ from those of version 0", field="columns")
     return new.columns
+
+
+def _types(fields: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {str(field["name"]).lower(): shape(field["type"]) for field in fields}
 
 
 def description(summary: CommitSummary) -> str | None:

@@ -48,6 +48,7 @@ class Publishing:
         self._places = places
         self._delay_s = delay_s
         self._waiting: dict[str, None] = {}
+        self._scanned = ""
         self._told: dict[str, int] = {}
         self._contents: dict[tuple[str, int], bytes] = {}
         self._marked: dict[str, int] = {}
@@ -105,8 +106,7 @@ class Publishing:
         while True:
             now = monotonic()
             if now >= next_scan:
-                await self._scan()
-                next_scan = now + SCAN_S
+                next_scan = now if await self._scan() else now + SCAN_S
             due, self._told = self._told, {}
             if now >= next_round:
                 waiting, self._waiting = self._waiting, {}
@@ -169,12 +169,16 @@ class Publishing:
         known = self._contents.pop((table_id, commit.version), None)
         return delta.staged_name(commit.file_name) if known is None else known
 
-    async def _scan(self) -> None:
+    async def _scan(self) -> bool:
+        """Whether there may be more: tables that cannot be published must not stand before the others."""
         try:
-            for table_id in await self._store.unpublished(SCAN_LIMIT):
-                self._waiting[table_id] = None
+            found = await self._store.unpublished(SCAN_LIMIT, after=self._scanned)
         except Exception:
             log.exception("unpublished tables could not be listed")
+            return False
+        self._waiting.update(dict.fromkeys(found))
+        self._scanned = found[-1] if len(found) == SCAN_LIMIT else ""
+        return self._scanned != ""
 
 
 async def _refusal(objects: ObjectStore, commit: CommitInfo) -> Exception:

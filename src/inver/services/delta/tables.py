@@ -124,7 +124,9 @@ class DeltaTables:
             raise NotFound(f"no staged table has the location {new.location}", kind="table")
         if table.created_by != caller.principal.id:
             raise Forbidden("only who staged a table can finish it")
-        fingerprint = sha256(_encode(new, order="sorted")).hexdigest()
+        # A place has many spellings.
+        same = msgspec.structs.replace(new, location=place.prefix)
+        fingerprint = sha256(_encode(same, order="sorted")).hexdigest()
         taken = await self._store.table_by_name(catalog, path, name)
         if table.state is State.LIVE or (taken is not None and taken.id == table.id):
             return await self._created_before(table, fingerprint)

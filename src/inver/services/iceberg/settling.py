@@ -35,6 +35,8 @@ class Settling:
         self._decided: dict[str, tuple[int, State]] = {}
         # Tables of whose files nothing is known.
         self._left: dict[str, None] = {}
+        # How far the scan has come that goes on.
+        self._scanned = ""
         self.failed = 0
 
     def soon(self, table_id: str, version: int, state: State) -> None:
@@ -45,7 +47,7 @@ class Settling:
         """Until cancelled: what was committed here soon, what others left behind now and then."""
         rounds = 0
         while True:
-            if rounds % int(SCAN_S / DELAY_S) == 0:
+            if rounds % int(SCAN_S / DELAY_S) == 0 or self._scanned:
                 await self._scan()
             rounds += 1
             await asyncio.sleep(DELAY_S)
@@ -103,9 +105,13 @@ class Settling:
         return held.version
 
     async def _scan(self) -> None:
+        """The next tables: those that cannot be settled must not stand before the others."""
         try:
-            for table_id in await self._store.unpublished(SCAN_LIMIT, Format.ICEBERG):
-                if table_id not in self._decided:
-                    self._left[table_id] = None
+            found = await self._store.unpublished(SCAN_LIMIT, Format.ICEBERG, after=self._scanned)
         except Exception:
             log.exception("tables with unsettled metadata could not be listed")
+            return
+        self._scanned = found[-1] if len(found) == SCAN_LIMIT else ""
+        for table_id in found:
+            if table_id not in self._decided:
+                self._left[table_id] = None

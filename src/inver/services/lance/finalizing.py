@@ -47,6 +47,7 @@ DONE_LIMIT = 100_000
 
 Key = tuple[str, str, int]
 """Table, branch and version."""
+_FIRST: Key = ("", "", -1)
 
 
 class Placed(msgspec.Struct, frozen=True):
@@ -66,6 +67,8 @@ class Finalizing:
         self._done: set[Key] = set()
         self._placed: list[Placed] = []
         self.finalized = 0
+        # How far the scan has come that goes on.
+        self._scanned = _FIRST
         self.failed = 0
 
     async def secure(self, table: Table, staged: str, data: bytes) -> tuple[str, bytes]:
@@ -140,7 +143,7 @@ class Finalizing:
         """Until cancelled: what was decided here soon, what others left behind now and then."""
         rounds = 0
         while True:
-            if rounds % max(1, int(SCAN_S / DELAY_S)) == 0:
+            if rounds % max(1, int(SCAN_S / DELAY_S)) == 0 or self._scanned != _FIRST:
                 await self._scan()
             rounds += 1
             await self.let_go()
@@ -186,11 +189,13 @@ class Finalizing:
             await placed.objects.put_if_absent(placed.final, data)
 
     async def _scan(self) -> None:
+        """The next versions: those that cannot be finalized must not stand before the others."""
         try:
-            left = await self._store.waiting_records(SCAN_LIMIT)
+            left = await self._store.waiting_records(SCAN_LIMIT, self._scanned)
         except Exception:
             log.exception("waiting manifests could not be listed")
             return
+        self._scanned = left[-1] if len(left) == SCAN_LIMIT else _FIRST
         for table_id, branch, version in left:
             if (table_id, branch, version) in self._done:
                 continue
