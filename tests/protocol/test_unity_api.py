@@ -236,6 +236,22 @@ def test_a_table_is_changed_and_dropped(place: Place) -> None:
     owner = place.person(("USE CATALOG", "catalog", place.catalog), ("USE SCHEMA", "schema", place.schema))
     changed = place.send("PATCH", f"/tables/{name}", {"owner": owner.headers["X-Name"]})
     assert changed["owner"] == owner.headers["X-Name"]
+    for field, value in (("properties", {"a": "b"}), ("columns", []), ("storage_location", "file:/x")):
+        refused = place.admin.patch(f"/tables/{name}", json={"comment": "lost", field: value})
+        assert code(refused) == (400, "INVALID_PARAMETER_VALUE")
+        assert field in refused.json()["message"]
+    place.table("taken")
+    taken = place.admin.patch(f"/tables/{name}", json={"comment": "lost", "new_name": "taken"})
+    assert code(taken) == (400, "TABLE_ALREADY_EXISTS")
+    assert place.send("GET", f"/tables/{name}")["comment"] == "ours"
+    renamed = place.send("PATCH", f"/tables/{name}", {"comment": "moved", "new_name": "other"})
+    assert (renamed["name"], renamed["comment"], renamed["table_id"]) == (
+        "other",
+        "moved",
+        changed["table_id"],
+    )
+    assert code(place.admin.get(f"/tables/{name}")) == (404, "TABLE_DOES_NOT_EXIST")
+    assert place.send("PATCH", f"/tables/{place.schema}.other", {"new_name": "t"})["name"] == "t"
     assert code(place.visitor("SELECT").delete(f"/tables/{name}")) == (403, "PERMISSION_DENIED")
     gone = owner.delete(f"/tables/{name}")
     assert (gone.status_code, gone.json()) == (200, {})

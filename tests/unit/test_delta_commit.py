@@ -202,6 +202,7 @@ def test_ends_of_lines(ending):
         (b'{"remove":{"dataChange":true}}', "path"),
         (b'{"protocol":{"minReaderVersion":3}}', "minWriterVersion"),
         (b'{"metaData":{"id":"x"}}', "schemaString"),
+        (b'{"metaData":{"id":"x","schemaString":"{}","format":{"provider":"csv"}}}', "format.provider"),
         (b'{"add":null} {"add":null}', "trailing"),
         (b'{"txn":{},"x":"\xff"}', "not UTF-8"),
         (b'{"x":' + b"[" * 100_000, "recursion"),

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -67,9 +67,16 @@ class _Protocol(msgspec.Struct):
     writerFeatures: tuple[str, ...] | None = None  # noqa: N815
 
 
+class _Format(msgspec.Struct):
+    """The protocol knows no other one."""
+
+    provider: Literal["parquet"] = "parquet"
+
+
 class _Metadata(msgspec.Struct):
     id: str
     schemaString: str  # noqa: N815
+    format: _Format | None = None
     partitionColumns: tuple[str, ...] = ()  # noqa: N815
     configuration: dict[str, str | None] = {}
     name: str | None = None

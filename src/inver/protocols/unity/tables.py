@@ -129,9 +129,16 @@ class TableRoutes:
         asks = caller(request)
         body = decode(request, _update)
         name = full_name(request.args[0], 3)
-        intent = ask.AlterTable(table=TableRef(name=name), comment=body.comment, owner=body.owner)
+        for field in ("columns", "properties", "storage_location"):
+            if getattr(body, field) is not msgspec.UNSET:
+                fix = "change the table itself with an engine; a commit tells the catalog of it"
+                raise Invalid(f"{field} cannot be changed here", field=field, fix=fix)
+        table = TableRef(name=name)
+        intents: list[ask.Intent] = [ask.AlterTable(table=table, comment=body.comment, owner=body.owner)]
+        if isinstance(body.new_name, str):
+            intents.append(ask.RenameTable(table=table, to=(*name[:2], body.new_name)))
         async with self._locating.inside(asks, name[0], name[1:2]):
-            receipt = await self._transactions.decide(asks, [intent])
+            receipt = await self._transactions.decide(asks, intents)
         return ok(wire.TableInfo.of(await self._delta.changed(receipt.results[0].subject)))
 
     async def drop(self, request: Request) -> Response:

@@ -57,8 +57,14 @@ class CreateTable(Body):
 
 
 class UpdateTable(Body):
+    """What belongs to the log of a table is there only to be refused."""
+
     owner: str | msgspec.UnsetType = msgspec.UNSET
     comment: Text | None | msgspec.UnsetType = msgspec.UNSET
+    new_name: str | msgspec.UnsetType = msgspec.UNSET
+    columns: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    properties: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    storage_location: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
 class TableInfo(msgspec.Struct, kw_only=True, omit_defaults=True):
