@@ -18,12 +18,12 @@ from tests.fixtures.delta_writers import Writer, new_table
 from tests.fixtures.iceberg_clients import make_catalog
 from tests.fixtures.jvm import JvmMissing, jars
 from tests.fixtures.server import InverServer, running_inver
-from tests.fixtures.spark import spark_session
+from tests.fixtures.spark import CONNECTOR, DELTA, connector, spark_session
 from tests.fixtures.unity import Place
 
 README = Path(__file__).parents[2] / "README.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-BLOCKS = BLOCK.findall(README.read_text())
+BLOCKS: list[tuple[str, str]] = BLOCK.findall(README.read_text())
 
 
 @pytest.fixture(scope="module")
@@ -55,15 +55,17 @@ def shell(text: str) -> list[str]:
     return ["bash", "-euo", "pipefail", "-c", text]
 
 
+def block(*words: str) -> str:
+    """The one block that contains all these words."""
+    [found] = [text for _, text in BLOCKS if all(word in text for word in words)]
+    return found
+
+
 def test_every_block_is_of_a_kind_that_is_run() -> None:
     assert [language for language, _ in BLOCKS] == [
-        "sh",
-        "python",
-        "sh",
-        "python",
-        "properties",
-        "sh",
-        "python",
+        *("sh", "python", "sh"),
+        *("properties", "sh", "sql", "python", "properties", "python"),
+        *("sh", "python"),
         "sh",
     ]
 
@@ -96,8 +98,52 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InverServer]:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_pyiceberg(lake: InverServer, tmp_path: Path) -> None:
-    command = program(client_or_skip("pyiceberg"), BLOCKS[3][1], tmp_path / "block.py")
+    command = program(client_or_skip("pyiceberg"), block("load_catalog"), tmp_path / "block.py")
     assert run(lake, command).split()[-2:] == ["2", "rows"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_pylance(lake: InverServer, tmp_path: Path) -> None:
+    command = program(client_or_skip("lance"), block("lance_namespace"), tmp_path / "block.py")
+    assert run(lake, command).split()[-2:] == ["2", "rows"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_duckdb(lake: InverServer, tmp_path: Path) -> None:
+    """As it stands, but for the address and the token; the extensions are wheels and not installed."""
+    run(lake, shell(block("inver table create main.sales.clicks")))
+    text = block("TYPE unity_catalog")
+    assert "http://127.0.0.1:8181" in text
+    text = text.replace("http://127.0.0.1:8181", lake.url).replace("inver_pat_...", lake.token)
+    install, load, *statements = text.splitlines()
+    assert install == load.replace("LOAD", "INSTALL")
+    with client_or_skip("duckdb").session("duckdb_client.py", {}, tmp_path / "stderr") as lines:
+        lines.answer()
+        answers = [lines.ask({"sql": statement}) for statement in statements]
+    assert answers[-1] == [[2]]
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_spark_with_delta(lake: InverServer, tmp_path: Path) -> None:
+    """The settings as they stand, but for the address and the token."""
+    settings = dict(line.split(maxsplit=1) for line in block("UCSingleCatalog").splitlines())
+    packages = settings.pop("spark.jars.packages").split(",")
+    assert packages == [DELTA[0], CONNECTOR]
+    name = "spark.sql.catalog.main."
+    assert settings[name + "uri"] == "http://127.0.0.1:8181"
+    settings |= {name + "uri": lake.url, name + "token": lake.token}
+    try:
+        files = [*connector(), *sorted(jars("delta-spark", DELTA, transitive=False).glob("*.jar"))]
+        with spark_session(client_or_skip("spark"), tmp_path / "spark", files, settings) as spark:
+            spark.sql("CREATE TABLE main.sales.trips (id BIGINT) USING delta")
+            spark.sql("INSERT INTO main.sales.trips VALUES (1)")
+            assert spark.values("SELECT * FROM main.sales.trips") == [(1,)]
+    except JvmMissing as missing:
+        pytest.skip(str(missing))
 
 
 @pytest.mark.slow
@@ -105,7 +151,7 @@ def test_pyiceberg(lake: InverServer, tmp_path: Path) -> None:
 @pytest.mark.timeout(600)
 def test_spark(lake: InverServer, tmp_path: Path) -> None:
     """The settings as they stand, but for the address and the token; the jar is looked for where tests do."""
-    settings = dict(line.split(maxsplit=1) for line in BLOCKS[4][1].splitlines())
+    settings = dict(line.split(maxsplit=1) for line in block("IcebergSparkSessionExtensions").splitlines())
     packages = settings.pop("spark.jars.packages").split(",")
     name = "spark.sql.catalog.inver."
     assert settings[name + "uri"] == "http://127.0.0.1:8181/iceberg"
@@ -133,8 +179,8 @@ def test_sharing(tmp_path: Path) -> None:
             f"import pyarrow as pa, deltalake as d; {rows}; d.write_deltalake('lake/logs', rows, {options})"
         )
         run(started, program(sharing, write, tmp_path / "write.py"))
-        assert "granted partners to acme" in run(started, shell(BLOCKS[5][1]))
-        read = program(sharing, BLOCKS[6][1], tmp_path / "read.py")
+        assert "granted partners to acme" in run(started, shell(block("inver share create")))
+        read = program(sharing, block("delta_sharing"), tmp_path / "read.py")
         assert run(started, read).split() == ["2", "rows,", "2", "changes"]
 
 
@@ -148,7 +194,7 @@ def test_care(tmp_path: Path) -> None:
         for number in range(200):
             writer.refresh()
             writer.append([number])
-        told = run(started, shell(BLOCKS[7][1].replace("main.sales.clicks", writer.table.name)))
+        told = run(started, shell(block("inver care status").replace("main.sales.clicks", writer.table.name)))
         assert "compact done" in " ".join(told.split())
         assert writer.rows() == dict.fromkeys(range(200), 0)
         assert len(writer.files) == 1

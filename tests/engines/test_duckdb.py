@@ -46,6 +46,39 @@ def test_more_tables_than_a_page_are_listed(duck, http, schema):
     assert [name for [name] in found] == names
 
 
+def test_a_table_that_the_server_made_is_written_and_read(duck, server, schema):
+    """DuckDB itself cannot create one."""
+    catalog, name = schema.split(".")
+    columns = (
+        "id BIGINT NOT NULL COMMENT 'the key', city STRING, price DECIMAL(10,2), day DATE, tags ARRAY<STRING>"
+    )
+    body = {"name": "made", "format": "DELTA", "schema": columns}
+    made = server.call("POST", f"/catalogs/{catalog}/schemas/{name}/tables", json=body)
+    assert made.status_code == 201, made.text
+    inserted, found = duck(
+        f"INSERT INTO {schema}.made "
+        "VALUES (1, 'Oban', 1.5, DATE '2026-01-31', ['a', 'b']), (2, 'Ayr', 2.5, NULL, [])",
+        f"SELECT id, city, price::VARCHAR, day::VARCHAR, tags FROM {schema}.made ORDER BY id",
+    )
+    assert inserted == [[2]]
+    assert found == [[1, "Oban", "1.50", "2026-01-31", ["a", "b"]], [2, "Ayr", "2.50", None, []]]
+
+
+@pytest.mark.parametrize("kind", ["timestamp_ntz", "variant", {"type": "struct", "fields": []}])
+def test_types_that_it_does_not_know_leave_the_other_tables_readable(duck, http, schema, table, kind):
+    """It refuses a whole schema for one of their columns, so it is not told of them."""
+    fields = [{"name": "odd", "type": kind, "nullable": True, "metadata": {}}]
+    odd = new_table(http, f"{schema}.odd", fields)
+    duck(f"INSERT INTO {table.name} VALUES (1)")
+    assert duck(f"SELECT count(*) FROM {table.name}") == [[[1]]]
+    with duck.session() as session, pytest.raises(Failed):
+        session(f"SELECT * FROM {odd.name}")
+    catalog, name = schema.split(".")
+    listed = http.get("/tables", params={"catalog_name": catalog, "schema_name": name}).json()["tables"]
+    told = {each["name"]: [column["name"] for column in each["columns"]] for each in listed}
+    assert told == {"numbers": ["id"], "odd": ["odd"]}, "everybody else is told of them"
+
+
 def test_staged_commits_are_read(duck, deltalake, table):
     table.append(1, write_data(deltalake, table, 0, 3))
     table.append(2, write_data(deltalake, table, 3, 2))

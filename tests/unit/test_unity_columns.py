@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from inver.domain.datatypes import DataType, ddl, kebab, read_type, type_name
+from inver.domain.ddl import parse_ddl
 from inver.errors import Invalid
 from inver.protocols.unity import columns as cols
 from inver.protocols.unity.columns import ColumnInfo
-from inver.protocols.unity.datatypes import DataType, ddl, kebab, read_type, type_name
-from inver.protocols.unity.ddl import parse_ddl
 
 PLAIN = [
     ("boolean", "BOOLEAN", "boolean"),

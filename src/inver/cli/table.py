@@ -104,9 +104,17 @@ def _add_making(verbs: Subparsers) -> None:
         do.create,
         "make a managed table; the server chooses where it lies",
         "inver table create main.sales.returns --format iceberg --comment 'what came back'",
-        'echo \'[{"name": "id"}]\' | inver table create main.sales.visits --format delta --columns -',
+        "inver table create main.sales.visits --format delta --schema 'id BIGINT, city STRING'",
     )
     _add_definition(create)
+    create.add_argument(
+        "--schema",
+        metavar="COLUMNS",
+        help="columns as in CREATE TABLE; the server writes version 0 of a Delta table with them",
+    )
+    create.add_argument(
+        "--partition-by", action="append", default=[], metavar="COLUMN", help="with --schema; may be repeated"
+    )
     register = verb(
         verbs,
         "register",

@@ -37,8 +37,12 @@ def show(arguments: Namespace) -> int:
 
 
 def create(arguments: Namespace) -> int:
+    definition = _definition(arguments) | {
+        "schema": arguments.schema,
+        "partition_by": arguments.partition_by,
+    }
     with open_client(arguments) as client:
-        made = client.create_table(arguments.table, arguments.format, **_definition(arguments))
+        made = client.create_table(arguments.table, arguments.format, **definition)
     return _show(arguments, made)
 
 

@@ -18,6 +18,12 @@ STAGED_FOLDER = "_delta_log/_staged_commits"
 REQUIRED_FEATURES = (CATALOG_MANAGED, "inCommitTimestamp", "vacuumProtocolCheck")
 RECOMMENDED_FEATURES = ("deletionVectors", "v2Checkpoint")
 REQUIRED_PROPERTIES = {"delta.enableInCommitTimestamps": "true"}
+RECOMMENDED_PROPERTIES = {
+    "delta.enableDeletionVectors": "true",
+    "delta.checkpointPolicy": "v2",
+    "delta.checkpoint.writeStatsAsStruct": "true",
+    "delta.checkpoint.writeStatsAsJson": "true",
+}
 
 # Told to clients, computed from the table's state, and never stored as a property of its own.
 DERIVED_KEYS = frozenset(
@@ -236,19 +242,20 @@ def shown_properties(head: DeltaHead, properties: Mapping[str, str]) -> dict[str
 
 def protocol_of(properties: Mapping[str, str]) -> Protocol:
     """The protocol that a property map of the older dialects spells out."""
-    features = tuple(
-        sorted(
+    return with_features(
+        (
             key[len(_FEATURE) :]
             for key, value in properties.items()
             if key.startswith(_FEATURE) and value in ("supported", "enabled")
-        )
-    )
-    return Protocol(
+        ),
         _number(properties, "delta.minReaderVersion", 1),
         _number(properties, "delta.minWriterVersion", 1),
-        tuple(feature for feature in features if feature in _READER_FEATURES),
-        features,
     )
+
+
+def with_features(features: Iterable[str], min_reader: int = 3, min_writer: int = 7) -> Protocol:
+    names = tuple(sorted(features))
+    return Protocol(min_reader, min_writer, tuple(name for name in names if name in _READER_FEATURES), names)
 
 
 def _number(properties: Mapping[str, str], key: str, default: int) -> int:

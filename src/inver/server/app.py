@@ -26,6 +26,7 @@ from inver.domain.locations import Location
 from inver.domain.principals import ADMIN, SYSTEM, Principal, Scope
 from inver.errors import Broken
 from inver.formats import iceberg_deletes, iceberg_manifests
+from inver.formats.delta_first import write_first
 from inver.formats.lance_engine import PylanceEngine
 from inver.formats.sharing_answers import SharedLogs
 from inver.ids import new_id
@@ -104,6 +105,7 @@ class App:
             self._external,
             self.open_objects,
             _summarize,
+            write_first,
             _read_manifest,
             PylanceEngine(settings.lance.threads, _lance_storage(settings)),
             iceberg_manifests,

@@ -19,6 +19,7 @@ from inver.services.catalogs import Catalogs
 from inver.services.delta.commits import Commits
 from inver.services.delta.crossing import DeltaPortions
 from inver.services.delta.listing import Listing
+from inver.services.delta.making import Making, WriteFirst
 from inver.services.delta.places import Places
 from inver.services.delta.publishing import Publishing
 from inver.services.delta.tables import UNSTAGE, DeltaTables
@@ -62,6 +63,7 @@ class Services:
         external: tuple[Location, ...],
         open_objects: Callable[[Location], ObjectStore],
         summarize: Callable[[bytes], CommitSummary],
+        write_first: WriteFirst,
         read_manifest: Callable[[bytes], Manifest],
         lance_engine: LanceEngine,
         iceberg_manifests: ManifestReader,
@@ -91,7 +93,7 @@ class Services:
         )
         self.iceberg = self._iceberg(settings, open_objects, iceberg_manifests)
         self.lance = self._lance(settings, open_objects, read_manifest, lance_engine)
-        self.delta = self._delta(settings, open_objects, summarize)
+        self.delta = self._delta(settings, open_objects, summarize, write_first)
         purging = Purging(store, clock, open_objects)
         tasks = {
             PURGE: purging.purge,
@@ -157,13 +159,13 @@ class Services:
         settings: Settings,
         open_objects: Callable[[Location], ObjectStore],
         summarize: Callable[[bytes], CommitSummary],
+        write_first: WriteFirst,
     ) -> DeltaTables:
         places = Places(open_objects)
         self.publishing = Publishing(self._store, places, settings.delta.publish_after_s)
         verify = settings.delta.verify_commits
         commits = Commits(self._store, self._clock, self.access, self.publishing, places, summarize, verify)
-        self.transactions.bring(Format.DELTA, DeltaPortions(commits))
-        return DeltaTables(
+        tables = DeltaTables(
             self._store,
             self._clock,
             self.names,
@@ -175,3 +177,6 @@ class Services:
             summarize,
             settings.delta.stage_ms,
         )
+        making = Making(self._store, self._clock, tables, open_objects, write_first, summarize)
+        self.transactions.bring(Format.DELTA, DeltaPortions(commits, making))
+        return tables

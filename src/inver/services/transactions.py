@@ -140,7 +140,8 @@ class Transactions:
             try:
                 portions.append(await self._formats[table_format](caller, asked))
             except Invalid as error:
-                raise (error if error.operation is None else _placed(error, error.operation)) from None
+                at = error.operation if numbered else None
+                raise (error if at is None else _placed(error, at)) from None
         return await self._decide(caller, now, plan, portions, keyed)
 
     async def _decide(

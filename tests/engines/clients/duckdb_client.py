@@ -1,4 +1,4 @@
-"""DuckDB with its extensions, driven by lines: the first says as JSON what to attach.
+"""DuckDB with its extensions, driven by lines: the first says as JSON what to attach, if anything.
 
 Each further line is JSON: `{"sql": ...}` answers its rows. With `repeat` it is run so many times,
 `{i}` being the number of the round, and answers how often it was sent: a round that is refused as a
@@ -50,6 +50,8 @@ def connect(given: dict[str, str]) -> Any:
     for name in ("httpfs", "delta", "unity_catalog"):
         folder = packages / f"duckdb_extension_{name}" / "extensions" / f"v{duckdb.__version__}"
         connection.execute(f"LOAD '{folder / name}.duckdb_extension'")
+    if not given:
+        return connection
     connection.execute(
         f"CREATE SECRET (TYPE unity_catalog, TOKEN '{given['token']}', ENDPOINT '{given['url']}')"
     )

@@ -41,9 +41,14 @@ def create_table(
     comment: str | None = None,
     properties: dict[str, str] | None = None,
     columns: Sequence[dict[str, Any]] = (),
+    schema: str | None = None,
+    partition_by: Sequence[str] = (),
     key: str | None = None,
 ) -> Call[Table]:
-    """A managed table; with a `location`, an external one that stands at `version`."""
+    """A managed table; with a `location`, an external one that stands at `version`.
+
+    With a `schema`, which is columns as in `CREATE TABLE`, the server writes version 0 of a Delta table.
+    """
     parts = parts_of(name, least=3, what="table")
     body = {
         "name": parts[-1],
@@ -54,6 +59,8 @@ def create_table(
         "comment": comment,
         "properties": properties or {},
         "columns": list(columns),
+        "schema": schema,
+        "partition_by": list(partition_by),
     }
     path = schema_path(parts[:-1]) + "/tables"
     return Call(method="POST", path=path, body=json_body(body), keyed=True, key=key, read=json_answer(Table))

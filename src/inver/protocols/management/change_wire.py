@@ -81,7 +81,7 @@ class CreateTableOp(CreateTable, tag_field="op", tag="create-table"):
     name: Path  # type: ignore[assignment]
 
     def intent(self) -> ask.Intent:  # type: ignore[override]
-        return msgspec.structs.replace(super().intent(()), name=self.name)
+        return super().intent(self.name)
 
 
 class CreateBranchOp(Strict, tag_field="op", tag="create-branch"):

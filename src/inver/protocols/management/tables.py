@@ -182,8 +182,8 @@ class TableRoutes:
 
     async def create_table(self, request: Request) -> Response:
         body = decode(request, _create_table)
-        path = (request.args[0], *schema_path(request.args[1]))
-        receipt = await self._transactions.decide(caller(request), [body.intent(path)])
+        name = (request.args[0], *schema_path(request.args[1]), body.name)
+        receipt = await self._transactions.decide(caller(request), [body.intent(name)])
         return await self._changed(request, receipt, 201)
 
     async def get_table(self, request: Request) -> Response:

@@ -7,10 +7,14 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from inver.domain.ddl import MAX_TEXT, parse_columns
 from inver.domain.securables import Catalog, Schema
 from inver.domain.tables import Format, State, Table, TableDetails, TableKind
+from inver.errors import Invalid
 from inver.ports import Commit, Report
 from inver.services import intents as ask
+from inver.services.delta.types import MakeTable
+from inver.services.portions import Native
 
 Name = Annotated[str, Meta(min_length=1, max_length=255)]
 Text = Annotated[str, Meta(max_length=4_096)]
@@ -100,6 +104,8 @@ class SchemaList(msgspec.Struct):
 
 
 class CreateTable(Strict):
+    """`schema` and `partition_by` are for managed Delta tables: the server writes version 0 with them."""
+
     name: Name
     format: Format
     kind: Literal["MANAGED", "EXTERNAL"] = "MANAGED"
@@ -108,10 +114,16 @@ class CreateTable(Strict):
     comment: Text | None = None
     properties: Properties = {}
     columns: Annotated[list[dict[str, Any]], Meta(max_length=10_000)] = []
+    schema: Annotated[str, Meta(min_length=1, max_length=MAX_TEXT)] | None = None
+    partition_by: Annotated[list[Name], Meta(max_length=1_000)] = []
 
-    def intent(self, path: tuple[str, ...]) -> ask.CreateTable:
+    def intent(self, name: tuple[str, ...]) -> ask.Intent:
+        if self.schema is not None:
+            return self._made(name, self.schema)
+        if self.partition_by:
+            raise Invalid("partition columns are those of a schema", field="partition_by", fix="give schema")
         return ask.CreateTable(
-            name=(*path, self.name),
+            name=name,
             format=self.format,
             kind=TableKind(self.kind),
             location=self.location,
@@ -120,6 +132,21 @@ class CreateTable(Strict):
             properties=self.properties,
             columns=msgspec.json.encode(self.columns),
         )
+
+    def _made(self, name: tuple[str, ...], schema: str) -> Native:
+        if self.format is not Format.DELTA or self.kind != "MANAGED":
+            raise Invalid("schema is for managed Delta tables", field="schema", fix="give columns instead")
+        for field in ("columns", "location", "version"):
+            if getattr(self, field):
+                raise Invalid(f"{field} cannot be given together with schema", field=field)
+        asked = MakeTable(
+            name=name,
+            fields=parse_columns(schema, "schema"),
+            partition_by=tuple(self.partition_by),
+            properties=self.properties,
+            comment=self.comment,
+        )
+        return Native(Format.DELTA, msgspec.Raw(msgspec.json.encode(asked)), asked)
 
 
 class AlterTable(Strict):

@@ -13,8 +13,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from inver.errors import Invalid
-from inver.protocols.unity.datatypes import (
+from inver.domain.datatypes import (
     BY_TYPE_NAME,
     TYPE_NAMES,
     DataType,
@@ -27,7 +26,8 @@ from inver.protocols.unity.datatypes import (
     read_type,
     type_name,
 )
-from inver.protocols.unity.ddl import parse_ddl
+from inver.domain.ddl import parse_ddl
+from inver.errors import Invalid
 
 MAX_COLUMNS = 32_768
 _REMEMBERED_BYTES = 64 * 1024

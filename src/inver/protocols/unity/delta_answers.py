@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -18,13 +18,6 @@ encode = msgspec.json.encode
 
 # For a location that needs no keys, and so none that expire.
 NEVER_MS = 253_402_300_799_000
-
-SUGGESTED_PROPERTIES: Mapping[str, str | None] = {
-    "delta.enableDeletionVectors": "true",
-    "delta.checkpointPolicy": "v2",
-    "delta.checkpoint.writeStatsAsStruct": "true",
-    "delta.checkpoint.writeStatsAsJson": "true",
-}
 
 
 class Iceberg(msgspec.Struct, rename="kebab", omit_defaults=True):
@@ -147,12 +140,12 @@ def staged_table(staged: Staged, vended: Vended) -> dict[str, Any]:
         },
         "suggested-protocol": _features(delta.RECOMMENDED_FEATURES),
         "required-properties": {**delta.REQUIRED_PROPERTIES, delta.TABLE_ID: staged.id},
-        "suggested-properties": dict(SUGGESTED_PROPERTIES),
+        "suggested-properties": dict(delta.RECOMMENDED_PROPERTIES),
     }
 
 
 def _features(names: Iterable[str]) -> dict[str, list[str]]:
-    protocol = delta.protocol_of({f"delta.feature.{name}": "supported" for name in names})
+    protocol = delta.with_features(names)
     return {
         "reader-features": list(protocol.reader_features),
         "writer-features": list(protocol.writer_features),

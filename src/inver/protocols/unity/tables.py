@@ -10,6 +10,7 @@ from inver.protocols.http import Request, Response, Route
 from inver.protocols.unity import columns as cols
 from inver.protocols.unity import wire
 from inver.protocols.unity.coding import EMPTY, caller, decode, flag, full_name, ok, page, required
+from inver.protocols.unity.habits import duckdb_reads, is_duckdb
 from inver.protocols.unity.locating import Locating
 from inver.services import intents as ask
 from inver.services.delta.listing import Listing
@@ -123,6 +124,10 @@ class TableRoutes:
         found, token = await page(fetch, request, lambda table: table.name)
         loaded = await self._listing.loaded(asks, found)
         shown = [wire.TableInfo.of(each, columns=columns, properties=properties) for each in loaded]
+        if is_duckdb(request):
+            for each in shown:
+                if isinstance(each.columns, list) and not duckdb_reads(each.columns):
+                    each.columns = []
         return ok(wire.TableList(shown, token))
 
     async def update(self, request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""Delta commits as part of a transaction that spans formats."""
+"""Delta commits and new Delta tables as part of a transaction that spans formats."""
 
 from __future__ import annotations
 
@@ -13,18 +13,25 @@ from inver.domain.uuids import is_uuid
 from inver.errors import Invalid, Refused
 from inver.services.context import Caller
 from inver.services.delta.commits import Commits
-from inver.services.delta.types import Proposal
+from inver.services.delta.making import Making
+from inver.services.delta.types import MakeTable, Proposal
 
 
 class DeltaPortions:
-    def __init__(self, commits: Commits) -> None:
+    def __init__(self, commits: Commits, making: Making) -> None:
         self._commits = commits
+        self._making = making
 
-    async def __call__(self, caller: Caller, asked: Sequence[tuple[int, Proposal]]) -> DeltaPortion:
+    async def __call__(
+        self, caller: Caller, asked: Sequence[tuple[int, Proposal | MakeTable]]
+    ) -> DeltaPortion:
         portion = DeltaPortion(self._commits)
-        for index, proposal in asked:
+        for index, each in asked:
             try:
-                await portion.add(caller, index, proposal)
+                if isinstance(each, MakeTable):
+                    portion.operations.append((index, await self._making.prepare(caller, each)))
+                else:
+                    await portion.add(caller, index, each)
             except Refused as refused:
                 refused.operation = index
                 raise

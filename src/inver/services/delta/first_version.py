@@ -7,29 +7,60 @@ from typing import Any
 
 import msgspec
 
-from inver.domain import delta
+from inver.domain import delta, ledger
 from inver.domain.delta import CommitInfo, CommitSummary, DeltaHead
+from inver.domain.names import check_name
+from inver.domain.tables import Table
 from inver.errors import Invalid
 from inver.services.delta.agreement import fields_of_columns, fields_of_schema, folded, shape
-from inver.services.delta.changing import check_partitions, check_uniform
+from inver.services.delta.changing import check_partitions, check_uniform, column_names
 from inver.services.delta.types import NewTable
 
 _encode = msgspec.json.encode
 
 
-def first_head(
-    table_id: str, location: str, new: NewTable, summary: CommitSummary
-) -> tuple[DeltaHead, dict[str, str]]:
+def finishing(
+    table: Table, schema_id: str, new: NewTable, size: int, summary: CommitSummary, token: str
+) -> ledger.FinishTable:
+    """What gives a staged table its name, with the version 0 that lies there in so many bytes."""
+    head, properties = _first_head(table, new, summary)
+    columns = _first_columns(new, summary)
+    assert summary.metadata is not None
+    first = ledger.Append(
+        table_id=table.id,
+        version=0,
+        token=token,
+        operation=summary.operation or "CREATE TABLE",
+        payload=_first_payload(head, size),
+        counts=_encode(summary.counts),
+        head=_encode(head),
+    )
+    definition = ledger.Definition(
+        comment=new.comment if new.comment is not None else summary.metadata.description,
+        properties=properties,
+        columns=columns,
+        column_names=column_names(columns),
+    )
+    return ledger.FinishTable(
+        table_id=table.id,
+        schema_id=schema_id,
+        name=check_name(new.name[-1], "name"),
+        first=first,
+        definition=definition,
+    )
+
+
+def _first_head(table: Table, new: NewTable, summary: CommitSummary) -> tuple[DeltaHead, dict[str, str]]:
     """The state of a new table, from what its version 0 says and what the request says of it."""
     if summary.protocol is None or summary.metadata is None:
         raise Invalid("version 0 has no protocol or no metadata", field="storage_location")
     written = summary.metadata.properties
-    delta.require_managed(table_id, summary.protocol, written)
+    delta.require_managed(table.id, summary.protocol, written)
     declared = new.protocol
     if declared is None and any(key.startswith("delta.feature.") for key in new.properties):
         declared = delta.protocol_of(new.properties)
     if declared is not None:
-        delta.require_managed(table_id, declared, new.properties or written)
+        delta.require_managed(table.id, declared, new.properties or written)
         if set(declared.writer_features) != set(summary.protocol.writer_features):
             odd = set(declared.writer_features) ^ set(summary.protocol.writer_features)
             raise Invalid(
@@ -59,7 +90,7 @@ def first_head(
         raise Invalid("the partition columns differ from those of version 0", field="partition-columns")
     properties = delta.stored_properties({**written, **new.properties})
     if new.uniform is not None:
-        check_uniform(location, properties, new.uniform)
+        check_uniform(table.location, properties, new.uniform)
         if new.uniform.converted_version > 1:
             raise Invalid("a new table has no such version", field="uniform.iceberg.converted-delta-version")
     read = {name: delta.read_domain(name, text) for name, text in summary.domains.items() if text is not None}
@@ -92,7 +123,7 @@ def _check_clustering(new: NewTable, written: Any, properties: Mapping[str, str]
         raise Invalid("the clustering columns differ from those of version 0", field=field)
 
 
-def first_columns(new: NewTable, summary: CommitSummary) -> bytes:
+def _first_columns(new: NewTable, summary: CommitSummary) -> bytes:
     """Those of the request, and of version 0 where the request has none; both must mean the same ones."""
     assert summary.metadata is not None
     fields = fields_of_schema(summary.metadata.schema)
@@ -113,11 +144,7 @@ def _types(fields: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {str(field["name"]).lower(): shape(field["type"]) for field in fields}
 
 
-def description(summary: CommitSummary) -> str | None:
-    return None if summary.metadata is None else summary.metadata.description
-
-
-def first_payload(head: DeltaHead, size: int) -> bytes:
+def _first_payload(head: DeltaHead, size: int) -> bytes:
     """Version 0 is published by its writer, so its commit row names the published file."""
     name = delta.published_name(0).rpartition("/")[2]
     return _encode(CommitInfo(0, head.updated_timestamp, name, size, head.updated_timestamp))

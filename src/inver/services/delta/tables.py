@@ -22,9 +22,9 @@ from inver.ports import FullTable, LogTail, ObjectStore, Store
 from inver.services.access import Access, missing
 from inver.services.context import Caller
 from inver.services.delta.chains import Chains
-from inver.services.delta.changing import check_partitions, check_uniform, column_names
+from inver.services.delta.changing import check_partitions, check_uniform
 from inver.services.delta.commits import Commits, require_location
-from inver.services.delta.first_version import description, first_columns, first_head, first_payload
+from inver.services.delta.first_version import finishing
 from inver.services.delta.reports import check_report
 from inver.services.delta.types import (
     CommitReport,
@@ -132,31 +132,8 @@ class DeltaTables:
             return await self._created_before(table, fingerprint)
         if taken is not None:
             raise AlreadyExists(f"table {dotted(new.name)!r} already exists", kind="table")
-        data, summary = await self._first_version(table)
-        head, properties = first_head(table.id, table.location, new, summary)
-        columns = first_columns(new, summary)
-        first = ledger.Append(
-            table_id=table.id,
-            version=0,
-            token=fingerprint,
-            operation=summary.operation or "CREATE TABLE",
-            payload=first_payload(head, len(data)),
-            counts=_encode(summary.counts),
-            head=_encode(head),
-        )
-        definition = ledger.Definition(
-            comment=new.comment if new.comment is not None else description(summary),
-            properties=properties,
-            columns=columns,
-            column_names=column_names(columns),
-        )
-        operation = ledger.FinishTable(
-            table_id=table.id,
-            schema_id=schema.id,
-            name=check_name(name, "name"),
-            first=first,
-            definition=definition,
-        )
+        data = await self._first_version(table)
+        operation = finishing(table, schema.id, new, len(data), self._summarize(data), fingerprint)
         try:
             await self._decide(caller, self._clock.now_ms(), operation)
         except Refused:
@@ -294,17 +271,15 @@ class DeltaTables:
             raise missing("schema", shown)
         await self._access.require(caller, Action.CREATE_TABLE, chain, shown)
 
-    async def _first_version(self, table: Table) -> tuple[bytes, CommitSummary]:
-        objects = self._open(Location.parse(table.location))
+    async def _first_version(self, table: Table) -> bytes:
         try:
-            data = await objects.get(delta.published_name(0))
+            return await self._open(Location.parse(table.location)).get(delta.published_name(0))
         except NotFound:
             raise Invalid(
                 "version 0 of the table is not written",
                 field="storage_location",
                 fix=f"write {delta.published_name(0)} below {table.location} first",
             ) from None
-        return data, self._summarize(data)
 
     async def _created_before(self, table: Table, fingerprint: str) -> Loaded:
         first = await self._store.commits(table.id, ledger.MAIN, 0, 0, 1)

@@ -35,6 +35,16 @@ class NewTable(msgspec.Struct, frozen=True, kw_only=True):
     uniform: Uniform | None = None
 
 
+class MakeTable(msgspec.Struct, frozen=True, kw_only=True):
+    """A table that has no client to write its version 0. `fields` are those of a Delta schema."""
+
+    name: tuple[str, ...]
+    fields: list[dict[str, Any]]
+    partition_by: tuple[str, ...] = ()
+    properties: dict[str, str] = {}
+    comment: str | None = None
+
+
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
     """Changes of metadata that go with a commit, or alone; UNSET stays.
 

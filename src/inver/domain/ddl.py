@@ -1,16 +1,16 @@
-"""Spark's DDL text of one data type, read into the form of schema JSON."""
+"""Spark's DDL text of a data type or of columns, read into the form of schema JSON."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
+from inver.domain.datatypes import MAX_DEPTH, DataType, read_fields, read_type
 from inver.errors import Invalid
-from inver.protocols.unity.datatypes import MAX_DEPTH, DataType, read_type
 
 MAX_TEXT = 100_000
 
-_TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)+`)|([^\W\d]\w*|[0-9]+)|([<>(),:]))", re.UNICODE)
+_TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)+`|'(?:[^']|'')*')|([^\W\d]\w*|[0-9]+)|([<>(),:]))", re.UNICODE)
 _SYNONYMS = {
     "bool": "boolean",
     "tinyint": "byte",
@@ -31,16 +31,27 @@ def parse_ddl(text: str, path: str) -> DataType:
     """`array<struct<a:int,b:decimal(10,2)>>` and the like."""
     if len(text) > MAX_TEXT:
         raise Invalid(f"{path} is longer than {MAX_TEXT} characters", field=path)
-    parser = _Parser(text, path)
+    parser = _Parser(text, path, "a type of Spark's DDL")
     found = parser.type(0)
     parser.end()
     return read_type(found, path)
 
 
+def parse_columns(text: str, path: str) -> list[dict[str, Any]]:
+    """The fields of `id bigint not null comment 'the key', city string` and the like."""
+    if len(text) > MAX_TEXT:
+        raise Invalid(f"{path} is longer than {MAX_TEXT} characters", field=path)
+    parser = _Parser(text, path, "a list of columns as in CREATE TABLE")
+    fields = parser.columns()
+    parser.end()
+    return read_fields({"fields": fields}, path)
+
+
 class _Parser:
-    def __init__(self, text: str, path: str) -> None:
+    def __init__(self, text: str, path: str, wanted: str) -> None:
         self._text = text
         self._path = path
+        self._wanted = wanted
         self._tokens: list[str] = []
         at = 0
         stop = len(text.rstrip())
@@ -75,6 +86,13 @@ class _Parser:
         name = _SYNONYMS.get(word, word)
         return name + self._numbers(name) if name in _WITH_NUMBERS else name
 
+    def columns(self) -> list[dict[str, Any]]:
+        fields = [self._column(0)]
+        while self._peek() == ",":
+            self._expect(",")
+            fields.append(self._column(0))
+        return fields
+
     def end(self) -> None:
         if self._at < len(self._tokens):
             raise self._refusal()
@@ -85,23 +103,29 @@ class _Parser:
         while self._peek() != ">":
             if fields:
                 self._expect(",")
-            name = self._word()
-            if self._peek() == ":":
-                self._expect(":")
-            kind = self.type(depth + 1)
-            nullable = True
-            if self._peek().lower() == "not":
-                self._word()
-                if self._word().lower() != "null":
-                    raise self._refusal()
-                nullable = False
-            fields.append({"name": name, "type": kind, "nullable": nullable, "metadata": {}})
+            fields.append(self._column(depth + 1))
         self._expect(">")
         return fields
 
+    def _column(self, depth: int) -> dict[str, Any]:
+        name = self._word()
+        if self._peek() == ":":
+            self._expect(":")
+        kind = self.type(depth)
+        nullable, metadata = True, {}
+        if self._peek().lower() == "not":
+            self._word()
+            if self._word().lower() != "null":
+                raise self._refusal()
+            nullable = False
+        if self._peek().lower() == "comment":
+            self._word()
+            metadata["comment"] = self._text_token()
+        return {"name": name, "type": kind, "nullable": nullable, "metadata": metadata}
+
     def _interval(self) -> str:
         words = ["interval"]
-        while self._peek() and (self._peek()[0].isalpha() and self._peek().lower() != "not"):
+        while self._peek() and (self._peek()[0].isalpha() and self._peek().lower() not in ("not", "comment")):
             words.append(self._word().lower())
         return " ".join(words)
 
@@ -123,10 +147,17 @@ class _Parser:
 
     def _word(self) -> str:
         token = self._peek()
-        if not token or token in "<>(),:":
+        if not token or token in "<>(),:" or token[0] == "'":
             raise self._refusal()
         self._at += 1
-        return token[1:-1].replace("``", "`") if token.startswith("`") else token
+        return token[1:-1].replace("``", "`") if token[0] == "`" else token
+
+    def _text_token(self) -> str:
+        token = self._peek()
+        if not token.startswith("'"):
+            raise self._refusal()
+        self._at += 1
+        return token[1:-1].replace("''", "'")
 
     def _expect(self, token: str) -> None:
         if self._peek() != token:
@@ -134,4 +165,4 @@ class _Parser:
         self._at += 1
 
     def _refusal(self) -> Invalid:
-        return Invalid(f"{self._path}: {self._text[:100]!r} is not a type of Spark's DDL", field=self._path)
+        return Invalid(f"{self._path}: {self._text[:100]!r} is not {self._wanted}", field=self._path)
