@@ -327,6 +327,24 @@ def test_a_folder_may_empty_while_others_write_into_it(store):
     run(scenario())
 
 
+def test_a_folder_that_was_made_is_no_object_and_goes_when_asked(store):
+    async def scenario() -> None:
+        await store.make_folder("a/b/c")
+        await store.make_folder("a/b/c")
+        assert await paths(store) == []
+        await store.put("a/x", b"1")
+        await store.make_folder("d")
+        await store.remove_folders()
+        assert await paths(store) == ["a/x"]
+        # Their names are free again.
+        await store.put("a/b", b"2")
+        await store.put("d", b"3")
+        await store.remove_folders()
+        assert await paths(store) == ["a/b", "a/x", "d"]
+
+    run(scenario())
+
+
 def test_delete_says_whether_there_was_something(store):
     async def scenario() -> None:
         await store.put("a/x", b"1")

@@ -17,6 +17,7 @@ from tests.fixtures.clients import Client, ClientMissing, client
 from tests.fixtures.delta_writers import Writer, new_table
 from tests.fixtures.iceberg_clients import make_catalog
 from tests.fixtures.jvm import JvmMissing, jars
+from tests.fixtures.lines import Failed
 from tests.fixtures.server import InverServer, running_inver
 from tests.fixtures.spark import CONNECTOR, DELTA, connector, spark_session
 from tests.fixtures.unity import Place
@@ -24,6 +25,9 @@ from tests.fixtures.unity import Place
 README = Path(__file__).parents[2] / "README.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 BLOCKS: list[tuple[str, str]] = BLOCK.findall(README.read_text())
+
+# Delta's own default of 50 tasks per snapshot takes minutes on two cores.
+SMALL_TABLES = {"spark.databricks.delta.snapshotPartitions": "2"}
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +129,20 @@ def test_duckdb(lake: InverServer, tmp_path: Path) -> None:
     assert answers[-1] == [[2]]
 
 
+def as_a_service(lake: InverServer) -> dict[str, str]:
+    """What the page on Unity Catalog shows for a service; it may read here, and not write."""
+    (_, commands), (_, settings) = BLOCK.findall((README.parent / "docs" / "unity.md").read_text())
+    create, secret = commands.splitlines()
+    run(lake, shell(create))
+    made = json.loads(run(lake, shell(f"{secret} -o json")))
+    for privilege, place in (("USE CATALOG", "main"), ("USE SCHEMA", "main.sales"), ("SELECT", "main.sales")):
+        run(lake, ["inver", "grant", "add", "etl", privilege, place])
+    found = dict(line.split(maxsplit=1) for line in settings.splitlines())
+    given: dict[str, str] = {"inver_secret_...": made["client_secret"]}
+    shown = {name: given.get(value, value) for name, value in found.items()}
+    return {name: str(value).replace("http://127.0.0.1:8181", lake.url) for name, value in shown.items()}
+
+
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(600)
@@ -135,13 +153,19 @@ def test_spark_with_delta(lake: InverServer, tmp_path: Path) -> None:
     assert packages == [DELTA[0], CONNECTOR]
     name = "spark.sql.catalog.main."
     assert settings[name + "uri"] == "http://127.0.0.1:8181"
-    settings |= {name + "uri": lake.url, name + "token": lake.token}
+    settings |= {name + "uri": lake.url, name + "token": lake.token, **SMALL_TABLES}
     try:
         files = [*connector(), *sorted(jars("delta-spark", DELTA, transitive=False).glob("*.jar"))]
         with spark_session(client_or_skip("spark"), tmp_path / "spark", files, settings) as spark:
             spark.sql("CREATE TABLE main.sales.trips (id BIGINT) USING delta")
             spark.sql("INSERT INTO main.sales.trips VALUES (1)")
             assert spark.values("SELECT * FROM main.sales.trips") == [(1,)]
+        del settings[name + "token"]
+        settings |= as_a_service(lake)
+        with spark_session(client_or_skip("spark"), tmp_path / "etl", files, settings) as etl:
+            assert etl.values("SELECT * FROM main.sales.trips") == [(1,)]
+            with pytest.raises(Failed, match="PERMISSION_DENIED"):
+                etl.sql("CREATE SCHEMA main.others")
     except JvmMissing as missing:
         pytest.skip(str(missing))
 

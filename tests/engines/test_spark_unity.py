@@ -96,6 +96,34 @@ def test_create_as_select(session, schema, load):
     assert load(f"{schema}.made")["latest-table-version"] == 0
 
 
+def test_a_table_that_the_server_made(session, schema, server, load):
+    catalog, name = schema.split(".")
+    body = {
+        "name": "served",
+        "format": "DELTA",
+        "schema": "id BIGINT NOT NULL COMMENT 'the key', day DATE, at TIMESTAMP_NTZ, tags MAP<STRING, INT>",
+        "partition_by": ["day"],
+        "properties": {"delta.enableChangeDataFeed": "true"},
+    }
+    made = server.call("POST", f"/catalogs/{catalog}/schemas/{name}/tables", json=body)
+    assert made.status_code == 201, made.text
+    table = f"{schema}.served"
+    session.sql(
+        f"INSERT INTO {table} SELECT id, DATE '2026-01-31', TIMESTAMP_NTZ '2026-01-31 12:00:00', map('a', 1) "
+        "FROM range(3)"
+    )
+    session.sql(f"UPDATE {table} SET day = NULL WHERE id = 1")
+    with pytest.raises(Failed, match="DELTA_NOT_NULL_CONSTRAINT_VIOLATED"):
+        session.sql(f"INSERT INTO {table} VALUES (NULL, NULL, NULL, NULL)")
+    session.sql(f"ALTER TABLE {table} ADD COLUMN more STRING")
+    assert session.values(f"SELECT count(*), count(day), count(more), max(tags['a']) FROM {table}") == [
+        (3, 2, 0, 1)
+    ]
+    changes = f"SELECT count(*) FROM table_changes('{table}', 1) WHERE _change_type = 'insert'"
+    assert session.values(changes) == [(3,)]
+    assert load(table)["latest-table-version"] == 3
+
+
 def test_insert_update_delete_merge(session, table, load):
     session.sql(f"INSERT INTO {table} SELECT id, 'new' FROM range(10)")
     session.sql(f"UPDATE {table} SET name = 'odd' WHERE id % 2 = 1")

@@ -431,6 +431,15 @@ def test_staged_commits_that_nobody_needs(table, orphans):
     assert table.delta.load()["latest-table-version"] == 5
 
 
+def test_the_folder_of_staged_commits_stays_when_it_is_empty(table, orphans):
+    """Spark writes into it without making it."""
+    table.publish()
+    table.age(25)
+    assert orphans(table).measured["files_deleted"] == 5
+    folder = table.delta.folder / "_delta_log" / "_staged_commits"
+    assert list(folder.iterdir()) == []
+
+
 def test_what_a_stopped_rewrite_left(table, orphans):
     name = f"care-{uuid.uuid4()}.zstd.parquet"
     known = f"care-{uuid.uuid4()}.zstd.parquet"

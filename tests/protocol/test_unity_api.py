@@ -31,6 +31,12 @@ NOBODY = str(uuid.UUID(int=7))
 # --- staging and creating ---
 
 
+def test_the_folder_of_staged_commits_is_there_from_the_start(place: Place):
+    """Spark writes into it without making it, also where another client has created the table."""
+    table = place.table()
+    assert (table.folder / "_delta_log" / "_staged_commits").is_dir()
+
+
 def test_a_managed_table_from_staging_to_its_first_commits(place: Place) -> None:
     staging = place.post("/staging-tables", place.named("orders"))
     assert staging == place.named("orders", id=staging["id"], staging_location=staging["staging_location"])

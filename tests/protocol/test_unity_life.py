@@ -74,10 +74,7 @@ def history(place: Place, table: DeltaTable) -> list[dict[str, Any]]:
 
 
 def await_purge(table: DeltaTable) -> None:
-    eventually(
-        lambda: not any(each.is_file() for each in table.folder.rglob("*")),
-        lambda: "its files are still there",
-    )
+    eventually(lambda: not any(table.folder.rglob("*")), lambda: "its files are still there")
 
 
 # --- crowds ---

@@ -101,6 +101,14 @@ class ObjectStore(Protocol):
         """Delete what is there of it. It may be there again after a power cut."""
         ...
 
+    async def make_folder(self, path: str) -> None:
+        """For writers that expect a folder where they write; storage that has none needs none."""
+        ...
+
+    async def remove_folders(self) -> None:
+        """Those below the root that contain nothing."""
+        ...
+
     def url_signer(self, expires_in_s: int) -> SignUrls | None:
         """What makes URLs that expire so long from now; None where the storage has none of its own."""
         ...

@@ -57,6 +57,7 @@ class Purging:
             objects = self._open(place)
             async for found in objects.list():
                 await objects.delete(found.path)
+            await objects.remove_folders()
 
     async def _purge_row(self, table: Table) -> None:
         purge = ledger.PurgeTable(table_id=table.id, expect_etag=table.etag)

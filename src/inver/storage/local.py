@@ -162,6 +162,12 @@ class LocalStore:
         if paths:
             await _in_thread(paths[0], self._discard, [_split(path) for path in paths])
 
+    async def make_folder(self, path: str) -> None:
+        await _in_thread(path, self._make_folder, _split(path))
+
+    async def remove_folders(self) -> None:
+        await _in_thread("", self._remove_folders, ())
+
     def url_signer(self, expires_in_s: int) -> SignUrls | None:
         return None
 
@@ -299,6 +305,16 @@ class LocalStore:
             except OSError:
                 return
             self._synced.pop((*self._inner, *folders[:depth]), None)
+
+    def _make_folder(self, segments: Sequence[str]) -> None:
+        with self._folder(segments, create=True, durable=True):
+            pass
+
+    def _remove_folders(self, folders: Sequence[str]) -> None:
+        for segments, info in self._entries(folders):
+            if info is None:
+                self._remove_folders(segments)
+        self._prune(folders)
 
     def _walk(self, folders: Sequence[str]) -> Iterator[ObjectInfo]:
         """Files in the order of their paths; no folder stays open between two of them."""

@@ -187,6 +187,12 @@ class RemoteStore:
     async def discard(self, paths: Sequence[str]) -> None:
         await asyncio.gather(*(self.delete(path) for path in paths))
 
+    async def make_folder(self, path: str) -> None:
+        return
+
+    async def remove_folders(self) -> None:
+        return
+
     def url_signer(self, expires_in_s: int) -> SignUrls:
         check_expiry(expires_in_s)
         options = self._options

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from inver.domain.delta import STAGED_FOLDER
 from inver.domain.delta_actions import Metadata, Protocol
 from inver.domain.delta_vacuum import check_features
 from inver.errors import Refused
@@ -85,7 +86,10 @@ async def delete_all(
         if still is not None:
             batch = await still(batch)
         last = {path.rpartition("/")[0]: path for path in batch}
-        await asyncio.gather(*(one(path, False) for path in batch if last[path.rpartition("/")[0]] != path))
+        # A durable deletion takes an empty folder along, and Spark's writers expect this one to be there.
+        last.pop(STAGED_FOLDER, None)
+        final = set(last.values())
+        await asyncio.gather(*(one(path, False) for path in batch if path not in final))
         # Whatever comes back after a power cut is deleted by the next run: once for each folder is enough.
-        await asyncio.gather(*(one(path, True) for path in last.values()))
+        await asyncio.gather(*(one(path, True) for path in final))
     return deleted

@@ -57,7 +57,9 @@ class Making:
         metadata = Metadata(new_id(), schema, partition_by, properties, description=asked.comment)
         protocol = delta_new.protocol_for(asked.fields, properties)
         data = self._write(metadata, protocol, self._clock.now_ms(), ENGINE)
-        await self._open(Location.parse(staged.location)).put_if_absent(delta.published_name(0), data)
+        objects = self._open(Location.parse(staged.location))
+        await objects.make_folder(delta.STAGED_FOLDER)
+        await objects.put_if_absent(delta.published_name(0), data)
         table = await self._store.table_by_id(staged.id)
         if table is None:
             raise missing("table", staged.id)

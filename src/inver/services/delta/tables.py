@@ -132,7 +132,10 @@ class DeltaTables:
             return await self._created_before(table, fingerprint)
         if taken is not None:
             raise AlreadyExists(f"table {dotted(new.name)!r} already exists", kind="table")
-        data = await self._first_version(table)
+        objects = self._open(Location.parse(table.location))
+        data = await _first_version(table, objects)
+        # Spark's writers expect it, and not everybody who creates a table makes it.
+        await objects.make_folder(delta.STAGED_FOLDER)
         operation = finishing(table, schema.id, new, len(data), self._summarize(data), fingerprint)
         try:
             await self._decide(caller, self._clock.now_ms(), operation)
@@ -271,16 +274,6 @@ class DeltaTables:
             raise missing("schema", shown)
         await self._access.require(caller, Action.CREATE_TABLE, chain, shown)
 
-    async def _first_version(self, table: Table) -> bytes:
-        try:
-            return await self._open(Location.parse(table.location)).get(delta.published_name(0))
-        except NotFound:
-            raise Invalid(
-                "version 0 of the table is not written",
-                field="storage_location",
-                fix=f"write {delta.published_name(0)} below {table.location} first",
-            ) from None
-
     async def _created_before(self, table: Table, fingerprint: str) -> Loaded:
         first = await self._store.commits(table.id, ledger.MAIN, 0, 0, 1)
         if not first or first[0].token != fingerprint:
@@ -371,3 +364,14 @@ def _loaded(full: FullTable) -> Loaded:
         updated_by=full.updated_by,
         properties=delta.shown_properties(head, full.details.properties),
     )
+
+
+async def _first_version(table: Table, objects: ObjectStore) -> bytes:
+    try:
+        return await objects.get(delta.published_name(0))
+    except NotFound:
+        raise Invalid(
+            "version 0 of the table is not written",
+            field="storage_location",
+            fix=f"write {delta.published_name(0)} below {table.location} first",
+        ) from None
