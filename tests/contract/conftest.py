@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.lake import Lake, new_lake
 from tests.fixtures.ledger import Backend, Book, opened
 from tests.fixtures.postgres import PostgresServer
 
@@ -33,6 +34,11 @@ async def book(backend: Backend) -> AsyncIterator[Book]:
     """An open store with the catalog `main` and the schema `main.sales`, on each backend."""
     async with opened(backend) as book:
         yield book
+
+
+@pytest.fixture
+async def lake(book: Book, tmp_path: Path) -> Lake:
+    return await new_lake(book, tmp_path)
 
 
 @pytest.fixture

@@ -3,111 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import uuid
 from pathlib import Path
 
 import pytest
 
-from inver.domain.delta import (
-    CLUSTERING,
-    REQUIRED_FEATURES,
-    REQUIRED_PROPERTIES,
-    ROW_TRACKING,
-    TABLE_ID,
-    CommitInfo,
-    head_of,
-)
-from inver.domain.ledger import Append, Reason, Receipt, Winner
-from inver.domain.locations import Location
+from inver.domain.delta import CLUSTERING, ROW_TRACKING, head_of
+from inver.domain.ledger import Reason, Receipt, Winner
 from inver.domain.principals import ADMIN
 from inver.errors import Conflict, Invalid, PreconditionFailed
-from inver.server.services import Services
-from inver.services.context import Caller
 from inver.services.delta.publishing import GLANCE, Publishing
-from inver.services.delta.types import Changes, NewTable, Proposal
-from tests.fixtures.delta import add_file, commit_file
-from tests.fixtures.ledger import Book, admin, append, as_admin, build_services, outcomes
+from inver.services.delta.types import Changes, Proposal
+from tests.fixtures.lake import Lake
+from tests.fixtures.ledger import admin, append, outcomes
 from tests.fixtures.waiting import PATIENCE_S
-
-AT = 1_794_787_200_000
-
-
-class Lake:
-    """A managed table, its files, and the services that decide about it."""
-
-    def __init__(self, services: Services, book: Book, table_id: str, location: str) -> None:
-        self.services = services
-        self.book = book
-        self.id = table_id
-        self.location = location
-        self.log = Path(Location.parse(location).local_path) / "_delta_log"
-
-    def info(self, version: int) -> CommitInfo:
-        """A commit that nobody has staged."""
-        return CommitInfo(version, AT + version, f"{version:020d}.{uuid.uuid4()}.json", 1, AT)
-
-    def stage(self, version: int) -> CommitInfo:
-        data = commit_file(AT + version, [add_file(f"part-{version}")], "WRITE")
-        info = CommitInfo(version, AT + version, f"{version:020d}.{uuid.uuid4()}.json", len(data), AT)
-        (self.log / "_staged_commits" / info.file_name).write_bytes(data)
-        return info
-
-    def publish(self, info: CommitInfo) -> None:
-        """As a writer does with its own commit."""
-        shutil.copy(self.log / "_staged_commits" / info.file_name, self.log / f"{info.version:020d}.json")
-
-    async def propose(
-        self, info: CommitInfo, published: int | None = None, by: Caller | None = None
-    ) -> Receipt:
-        caller = by or await admin(self.book.store)
-        proposal = Proposal(table_id=self.id, location=self.location, info=info, published=published)
-        receipt = await self.services.delta.propose(caller, proposal)
-        assert receipt is not None
-        return receipt
-
-    async def prepare(self, info: CommitInfo, changes: Changes) -> Append:
-        """A commit with a change of metadata, up to where only the decision is left."""
-        proposal = Proposal(table_id=self.id, info=info, changes=changes)
-        return await self.services.delta._commits.prepare(await admin(self.book.store), proposal, info)
-
-
-@pytest.fixture
-async def lake(book: Book, tmp_path: Path) -> Lake:
-    services = build_services(book.store, book.clock, tmp_path)
-    delta = services.delta
-    name = ("main", "sales", "orders")
-    staged = await as_admin(book.store, lambda caller: delta.stage(caller, name))
-    lake = Lake(services, book, staged.id, staged.location)
-    (lake.log / "_staged_commits").mkdir(parents=True)
-    features = list(REQUIRED_FEATURES)
-    configuration = {**REQUIRED_PROPERTIES, TABLE_ID: staged.id}
-    protocol = {
-        "minReaderVersion": 3,
-        "minWriterVersion": 7,
-        "readerFeatures": [each for each in features if each != "inCommitTimestamp"],
-        "writerFeatures": features,
-    }
-    metadata = {
-        "id": staged.id,
-        "format": {"provider": "parquet", "options": {}},
-        "schemaString": '{"type":"struct","fields":[]}',
-        "partitionColumns": [],
-        "configuration": configuration,
-    }
-    first = commit_file(AT, [{"protocol": protocol}, {"metaData": metadata}], "CREATE TABLE")
-    (lake.log / f"{0:020d}.json").write_bytes(first)
-    properties = {
-        **configuration,
-        "delta.minReaderVersion": "3",
-        "delta.minWriterVersion": "7",
-        **{f"delta.feature.{feature}": "supported" for feature in features},
-    }
-    new = NewTable(name=name, location=staged.location, properties=properties, timestamp=AT)
-    await as_admin(book.store, lambda caller: delta.create(caller, new))
-    # From the second commit on, what decides about one is known.
-    await lake.propose(lake.stage(1))
-    return lake
 
 
 async def test_who_wants_a_version_that_is_being_decided_is_told_who_got_it(lake: Lake):

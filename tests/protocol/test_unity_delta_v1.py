@@ -662,3 +662,34 @@ def test_a_table_made_by_the_managed_routes_is_the_same_table(place: Place) -> N
     body = {"table_id": made.id, "table_uri": made.location}
     shown = place.send("GET", "/delta/preview/commits", body)
     assert shown["latest_table_version"] == 1
+
+
+def test_a_commit_sent_again_has_happened_whatever_its_name_stands_for(place: Place) -> None:
+    """To be told that it has not would let its writer delete the file, or commit it a second time."""
+    table = place.table("t")
+    table.append(1)
+    staged = table.stage(2, [add_file("a")])
+    table.commit(staged).raise_for_status()
+    schema = table.url.rpartition("/")[0]
+    place.admin.post(table.url + "/rename", json={"new-name": "moved"}).raise_for_status()
+
+    def repeat() -> None:
+        told = table.commit(staged)
+        assert told.status_code == 200, told.text
+        assert told.json()["metadata"]["table-uuid"] == table.id
+        assert told.json()["latest-table-version"] == 2
+        assert kind(table.commit(table.stage(3, [])))[0] in (404, 409)
+        assert kind(place.visitor("SELECT").post(table.url, json=body))[0] in (403, 404, 409)
+
+    body = {
+        "requirements": [{"type": "assert-table-uuid", "uuid": table.id}],
+        "updates": [{"action": "add-commit", "commit": staged}],
+    }
+    repeat()
+    other = place.table("t")
+    assert other.url == table.url
+    repeat()
+    assert place.get(schema + "/moved")["latest-table-version"] == 2
+    # Of a table that is gone there is nothing to answer, and still no refusal.
+    place.send("DELETE", f"/tables/{place.schema}.moved")
+    assert kind(table.commit(staged)) == (500, "CommitStateUnknownException")

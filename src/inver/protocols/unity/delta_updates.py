@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from inver.domain.delta import CommitInfo
 from inver.domain.tables import Table, TableKind
 from inver.errors import Invalid, PreconditionFailed
 from inver.protocols.unity import columns as cols
@@ -36,12 +37,17 @@ class Updating(msgspec.Struct, frozen=True):
         published = self._action(wire.SetLatestBackfilledVersion)
         return Proposal(
             table_id=self.uuid,
-            info=None if commit is None else commit.commit.info(),
+            info=self.info,
             published=None if published is None else published.latest_published_version,
             changes=self._changes(),
             uniform=None if commit is None or commit.uniform is None else commit.uniform.uniform(),
             expect_etag=_counter(table, self.etag),
         )
+
+    @property
+    def info(self) -> CommitInfo | None:
+        commit = self._action(wire.AddCommit)
+        return None if commit is None else commit.commit.info()
 
     def _action(self, kind: type[T]) -> T | None:
         found: T | None = self.actions.get(kind)

@@ -10,7 +10,7 @@ import msgspec
 from inver.domain import delta
 from inver.domain.ledger import Receipt
 from inver.domain.tables import Format, Table, TableKind
-from inver.errors import Invalid, NotFound, OutcomeUnknown, PreconditionFailed
+from inver.errors import Invalid, NotFound, OutcomeUnknown, PreconditionFailed, Refused
 from inver.protocols.http import Request, Response, Route, then
 from inver.protocols.unity import columns as cols
 from inver.protocols.unity import delta_answers as answers
@@ -167,10 +167,17 @@ class DeltaRoutes:
         return then(self._delta.propose(asks, proposal), finish)
 
     async def _updated(self, request: Request, asks: Caller, update: Updating) -> Response:
-        table = await self._table(request)
-        answers.require_delta(table)
-        if table.id != update.uuid:
-            raise PreconditionFailed(f"the name stands for the table {table.id} now")
+        try:
+            table = await self._table(request)
+            answers.require_delta(table)
+            if table.id != update.uuid:
+                raise PreconditionFailed(f"the name stands for the table {table.id} now")
+        except Refused:
+            info = update.info
+            if info is None or not await self._delta.has_happened(asks, update.uuid, info):
+                raise
+            # It was sent before, under the name that the table had then.
+            return await self._changed(asks, update.uuid)
         return await self._proposed(asks, update.proposal(table))
 
     async def _proposed(self, asks: Caller, proposal: Proposal) -> Response:

@@ -32,6 +32,7 @@ from inver.services.delta.attempts import Attempt, hand_on
 from inver.services.delta.changing import changed, with_changes
 from inver.services.delta.places import Place, Places
 from inver.services.delta.publishing import Publishing
+from inver.services.delta.repeats import Repeats
 from inver.services.delta.types import Changes, Proposal
 
 _encode = msgspec.json.encode
@@ -62,6 +63,7 @@ class Commits:
         # The newest version of a table that is known here.
         self._newest: dict[str, int] = {}
         self._attempts: dict[str, Attempt] = {}
+        self.repeats = Repeats(store, access)
 
     def propose(self, caller: Caller, proposal: Proposal) -> Awaitable[Receipt | None]:
         """A commit, a notice of published versions, or both."""
@@ -234,7 +236,12 @@ class Commits:
 
     async def prepare(self, caller: Caller, proposal: Proposal, info: CommitInfo) -> ledger.Append:
         """The operation that decides a proposal, after all that can be found wrong with it before."""
-        full = await self._table(caller, proposal)
+        try:
+            full = await self._table(caller, proposal)
+        except NotFound:
+            if await self.repeats.has_happened(caller, proposal.table_id, info):
+                return _append(proposal.table_id, info, None)
+            raise
         table = full.table
         if info.version <= table.version:
             # Made for a state that is past: whatever else is wrong with it, it is late or a repetition.

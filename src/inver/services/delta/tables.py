@@ -10,7 +10,7 @@ import msgspec
 
 from inver.clock import Clock
 from inver.domain import delta, ledger
-from inver.domain.delta import CommitSummary, DeltaHead
+from inver.domain.delta import CommitInfo, CommitSummary, DeltaHead
 from inver.domain.grants import Action
 from inver.domain.ledger import Receipt, Transaction, Work
 from inver.domain.locations import Location
@@ -253,6 +253,10 @@ class DeltaTables:
 
     def propose(self, caller: Caller, proposal: Proposal) -> Awaitable[Receipt | None]:
         return self._commits.propose(caller, proposal)
+
+    async def has_happened(self, caller: Caller, table_id: str, info: CommitInfo) -> bool:
+        """Whether a commit is one of the ledger's, whatever its table is called by now."""
+        return await self._commits.repeats.has_happened(caller, table_id, info)
 
     async def report(self, caller: Caller, table_id: str, location: str | None, report: CommitReport) -> None:
         table = await self._names.table(TableRef(id=table_id))
