@@ -12,10 +12,11 @@ import pytest
 from inver.domain import ledger
 from inver.domain.ledger import Append, Reason, Receipt, Result, Transaction
 from inver.domain.tables import State
-from inver.errors import Conflict, NotFound, Overloaded, Refused, Stale
+from inver.errors import Conflict, NotFound, OutcomeUnknown, Overloaded, Refused, Stale
 from inver.ids import new_id
 from inver.ports import Commit
-from inver.stores import postgres, sqlite
+from inver.stores import batch, postgres, sqlite
+from inver.stores.postgres import PostgresStore
 from tests.fixtures.ledger import (
     BY,
     Book,
@@ -29,6 +30,7 @@ from tests.fixtures.ledger import (
     outcome,
     outcomes,
 )
+from tests.fixtures.waiting import PATIENCE_S
 
 # An append takes the short way only if it is bare; with any of these it takes the long one.
 WAYS: dict[str, dict[str, Any]] = {
@@ -717,3 +719,32 @@ async def test_every_change_names_who_made_it(book: Book):
     found = await book.table(table)
     assert (found.created_by, found.updated_by) == (BY, "bob")
     assert [event.by for event in await all_events(book.store)][-3:] == [BY, "alice", "bob"]
+
+
+@pytest.mark.postgres
+async def test_rivals_are_answered_although_nobody_can_say_why_they_lost(
+    servers: tuple[Book, Book, Book], monkeypatch: pytest.MonkeyPatch
+):
+    """The connection breaks after a batch has lost to another server, before anybody looked who won."""
+    here, elsewhere, _ = servers
+    store = here.store
+    assert isinstance(store, PostgresStore)
+    table = await here.create_table()
+    won = await elsewhere.decide(append(table, 1, "theirs"))
+    fetch = store._fetch
+
+    async def cut_before_the_look(connection: Any, sql: str, arguments: list[Any]) -> list[Any]:
+        if sql is batch.LOOK:
+            connection.terminate()
+        return await fetch(connection, sql, arguments)
+
+    monkeypatch.setattr(store, "_fetch", cut_before_the_look)
+    sent = [append(table, 1, token) for token in ("ours", "theirs", "ours too")]
+    async with asyncio.timeout(PATIENCE_S):
+        answers = await outcomes(*(here.decide(each) for each in sent))
+    assert all(isinstance(each, OutcomeUnknown) for each in answers), answers
+    monkeypatch.undo()
+    ours, theirs, _ = await outcomes(*(here.decide(each) for each in sent))
+    assert isinstance(ours, Conflict)
+    assert isinstance(theirs, Receipt)
+    assert theirs.transaction == won.transaction

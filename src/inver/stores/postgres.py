@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -196,15 +196,9 @@ class PostgresStore(SqlStore):
                 self._late += late
                 if not batch:
                     continue
-                try:
-                    await self._decide_batch(batch)
-                except InverError as error:
-                    for item in _all(batch):
-                        _settle(item, error)
-                except Exception:
-                    # One bad request must not fail its neighbours: each is decided on its own.
-                    for item in _all(batch):
-                        _settle(item, await _outcome(self._decide_alone(item.transaction)))
+                losers = await self._answered(_all(batch), self._decide_batch(batch))
+                if losers:
+                    await self._answered(losers, self._judge(losers))
             if self._late:
                 # No batch asks the database for them now, and without asking it they are not told.
                 self._running += 1
@@ -212,7 +206,24 @@ class PostgresStore(SqlStore):
         finally:
             self._flushing = None
 
-    async def _decide_batch(self, batch: list[Waiting]) -> None:
+    async def _answered(
+        self, items: Sequence[Waiting], deciding: Awaitable[Sequence[Waiting]]
+    ) -> Sequence[Waiting]:
+        """Those of whom nothing is known yet; nobody is left without an answer when the database fails."""
+        try:
+            return await deciding
+        except InverError as error:
+            for item in items:
+                _settle(item, error)
+        except Exception:
+            # One bad request must not fail its neighbours: each is decided on its own.
+            for item in items:
+                if not item.future.done():
+                    _settle(item, await _outcome(self._decide_alone(item.transaction)))
+        return ()
+
+    async def _decide_batch(self, batch: list[Waiting]) -> Sequence[Waiting]:
+        """Answer those who won and those who are known to have lost to them; returns the others."""
         failpoints.hit("before_decide")
         connection = await self._writing()
         if self._patience.holding:
@@ -227,8 +238,8 @@ class PostgresStore(SqlStore):
         for group, item in enumerate(batch):
             row = won.get(group)
             if row is None:
-                item.rivals, rivals = [], item.rivals
-                for each in (item, *rivals):
+                together, item.rivals = (item, *item.rivals), []
+                for each in together:
                     stale = self._current(each)
                     if stale is not None:
                         _settle(each, stale)
@@ -243,8 +254,7 @@ class PostgresStore(SqlStore):
         if won:
             self._waiters.wake()
         self._dismiss(beaten)
-        if losers:
-            await self._judge(connection, losers)
+        return losers
 
     async def _dismiss_late(self) -> None:
         late, self._late = self._late, []
@@ -269,11 +279,11 @@ class PostgresStore(SqlStore):
         """Stale when the grants under which a transaction was allowed have changed since."""
         return None if item.transaction.epoch in (None, self._epoch) else Stale()
 
-    async def _judge(self, connection: asyncpg.Connection, losers: list[Waiting]) -> None:
+    async def _judge(self, losers: Sequence[Waiting]) -> Sequence[Waiting]:
+        """Say why they lost, or let them try again."""
         asked = [(op.table_id, op.version) for item in losers for op in item.appends]
-        rows = await self._fetch(
-            connection, batches.LOOK, [list(column) for column in zip(*asked, strict=True)]
-        )
+        columns = [list(column) for column in zip(*asked, strict=True)]
+        rows = await self._fetch(await self._writing(), batches.LOOK, columns)
         start = 0
         for item in losers:
             outcome = batches.verdict(item, rows[start : start + len(item.appends)])
@@ -286,6 +296,7 @@ class PostgresStore(SqlStore):
                 self._queue.append(item)
             else:
                 _settle(item, Unavailable("the table is too busy; send the request again"))
+        return ()
 
     # --- one transaction at a time ---
 
