@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 
 import pytest
 
 from inver.domain.delta import CLUSTERING, ROW_TRACKING, head_of
-from inver.domain.ledger import Reason, Receipt, Winner
+from inver.domain.ledger import MAIN, Reason, Receipt, Winner
 from inver.domain.principals import ADMIN
 from inver.errors import Conflict, Invalid, PreconditionFailed
 from inver.services.delta.publishing import GLANCE, Publishing
@@ -133,3 +134,21 @@ async def test_a_mark_of_row_ids_does_not_undo_what_changed_meanwhile(lake: Lake
     table = await lake.book.table(lake.id)
     assert table.version == 2
     assert head_of(table.head).domains == {ROW_TRACKING: tracked, CLUSTERING: clustered}
+
+
+@pytest.mark.parametrize("operation", ["a\x1fb", "\x1f", "\ufeff", "\U0001f600", "NULL", "{}", "\\", "'"])
+async def test_an_operation_may_be_called_anything(lake: Lake, operation: str):
+    """Beside others, with which it is decided together."""
+    beside = [(await lake.book.create_table(f"t{number}")) for number in range(3)]
+    info = lake.stage(2, operation)
+    answers = await outcomes(*(lake.book.decide(append(each, 1)) for each in beside), lake.propose(info))
+    assert all(isinstance(each, Receipt) for each in answers), answers
+    [kept] = await lake.book.store.commits(lake.id, MAIN, 2, 2, 1)
+    assert (kept.operation, kept.token) == (operation, info.file_name)
+
+
+async def test_a_file_with_what_no_database_keeps_is_refused(lake: Lake):
+    """And not tried for ever: its writer is told what is wrong with it."""
+    with pytest.raises(Invalid, match=re.escape("U+0000")):
+        await lake.propose(lake.stage(2, "a\x00b"))
+    assert (await lake.propose(lake.stage(2))).results[0].version == 2

@@ -212,3 +212,10 @@ def test_a_file_that_its_writer_published_is_as_good_as_ours(table):
     }
     table.http.post(table.url, json=notice).raise_for_status()
     assert table.load()["commits"] == []
+
+
+def test_texts_that_no_database_keeps_are_refused(table):
+    odd = {**FIELD, "name": "a\0b"}
+    for action in (metadata(table, odd), metadata(table, description="a\0b")):
+        assert error(table.commit(table.stage(1, [action]))) == (400, "InvalidParameterValueException")
+    table.append(1)

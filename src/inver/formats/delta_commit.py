@@ -142,9 +142,11 @@ def summarize(data: bytes) -> CommitSummary:
                 raise _wrong(number, f"a second action for the domain {domain.domain!a}")
             domains[domain.domain] = None if domain.removed else domain.configuration or ""
     first = lines[0][1].commitInfo
+    operation = info.operation if info is not None else None
+    _refuse_nul(operation, "operation")
     return CommitSummary(
         timestamp=first.inCommitTimestamp if first is not None else None,
-        operation=info.operation if info is not None else None,
+        operation=operation,
         protocol=protocol,
         metadata=metadata,
         domains=domains,
@@ -284,6 +286,7 @@ def _protocol(action: _Protocol) -> Protocol:
 
 
 def _metadata(action: _Metadata) -> Metadata:
+    _refuse_nul(action.description, "description")
     return Metadata(
         id=action.id,
         schema=action.schemaString.encode(),
@@ -292,6 +295,12 @@ def _metadata(action: _Metadata) -> Metadata:
         name=action.name,
         description=action.description,
     )
+
+
+def _refuse_nul(text: str | None, what: str) -> None:
+    """As in requests: not every database keeps such a text."""
+    if text is not None and "\0" in text:
+        raise Invalid(f"the {what} in the commit file contains U+0000", field="commit")
 
 
 def _wrong(number: int, problem: str) -> Invalid:

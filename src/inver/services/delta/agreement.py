@@ -99,9 +99,13 @@ def fields_of_schema(schema: bytes) -> list[dict[str, Any]]:
         found = [_field(each) for each in _decode(schema)["fields"]]
     except (msgspec.DecodeError, KeyError, TypeError, AttributeError, RecursionError):
         found = [{}]
-    if all(isinstance(each.get("name"), str) and isinstance(each.get("type"), str | dict) for each in found):
+    if all(_is_name(each.get("name")) and isinstance(each.get("type"), str | dict) for each in found):
         return found
     raise Invalid("the commit file has no valid schema", field="metadata.schema")
+
+
+def _is_name(given: object) -> bool:
+    return isinstance(given, str) and "\0" not in given
 
 
 def fields_of_columns(columns: bytes) -> list[dict[str, Any]]:
