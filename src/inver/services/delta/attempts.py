@@ -6,6 +6,7 @@ import asyncio
 
 from inver.domain.delta import CommitInfo
 from inver.domain.ledger import Receipt, Winner
+from inver.errors import Conflict, Invalid
 from inver.services.context import Caller
 from inver.services.delta.types import Proposal
 
@@ -13,10 +14,11 @@ from inver.services.delta.types import Proposal
 class Attempt:
     """A commit on its way to a decision, and those who wait for it."""
 
-    __slots__ = ("caller", "info", "waiting")
+    __slots__ = ("caller", "info", "proposal", "waiting")
 
-    def __init__(self, caller: Caller, info: CommitInfo) -> None:
+    def __init__(self, caller: Caller, proposal: Proposal, info: CommitInfo) -> None:
         self.caller = caller
+        self.proposal = proposal
         self.info = info
         self.waiting: list[tuple[Caller, Proposal, CommitInfo, asyncio.Future[Receipt | None]]] = []
 
@@ -31,17 +33,27 @@ class Attempt:
             and caller.principal.epoch == self.caller.principal.epoch
         )
 
+    def has_answered(self, caller: Caller, proposal: Proposal, error: BaseException) -> bool:
+        """Whether a refusal is one of that request too: what is sent twice is not refused and accepted."""
+        return (
+            isinstance(error, Conflict | Invalid)
+            and proposal == self.proposal
+            and caller.principal == self.caller.principal
+        )
+
     def winner(self, receipt: Receipt) -> Winner:
         info, by = self.info, self.caller.principal.id
         return Winner(info.version, info.file_name, receipt.transaction, receipt.at, by)
 
 
 def hand_on(done: asyncio.Future[Receipt | None], to: asyncio.Future[Receipt | None]) -> None:
+    # Looked at in any case: who waited may have given up, and what nobody looks at is logged as a mistake.
+    error = None if done.cancelled() else done.exception()
     if to.done():
         return
     if done.cancelled():
         to.cancel()
-    elif (error := done.exception()) is not None:
+    elif error is not None:
         to.set_exception(error)
     else:
         to.set_result(done.result())

@@ -156,7 +156,7 @@ class Commits:
         """Let those who want the same version wait for what becomes of this commit."""
         if proposal.table_id in self._attempts:
             return None
-        attempt = self._attempts[proposal.table_id] = Attempt(caller, info)
+        attempt = self._attempts[proposal.table_id] = Attempt(caller, proposal, info)
         return attempt
 
     def _end(self, table_id: str, attempt: Attempt, done: asyncio.Future[Receipt]) -> None:
@@ -164,12 +164,16 @@ class Commits:
         del self._attempts[table_id]
         if not attempt.waiting:
             return
-        receipt = None if done.cancelled() or done.exception() is not None else done.result()
+        failure = None if done.cancelled() else done.exception()
+        receipt = None if done.cancelled() or failure is not None else done.result()
         for caller, proposal, info, waiting in attempt.waiting:
             if waiting.done():
                 continue
             if receipt is not None and attempt.has_beaten(caller, info, receipt):
                 self._store.dismiss(waiting, _append(table_id, info, None), attempt.winner(receipt))
+                continue
+            if failure is not None and attempt.has_answered(caller, proposal, failure):
+                waiting.set_exception(failure)
                 continue
             try:
                 again = asyncio.ensure_future(self.propose(caller, proposal))
