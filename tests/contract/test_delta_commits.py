@@ -12,6 +12,7 @@ from inver.domain.delta import CLUSTERING, ROW_TRACKING, head_of
 from inver.domain.ledger import MAIN, Reason, Receipt, Winner
 from inver.domain.principals import ADMIN
 from inver.errors import Conflict, Invalid, PreconditionFailed
+from inver.formats.delta_commit import summarize
 from inver.services.delta.publishing import GLANCE, Publishing
 from inver.services.delta.types import Changes, Proposal
 from tests.fixtures.lake import Lake
@@ -96,7 +97,7 @@ async def test_every_table_is_found_again_however_many_cannot_be_published(
     assert broken < lake.id
     await book.create_table("broken", id=broken, location=(tmp_path / "nowhere").as_uri())
     await book.decide(append(broken, 1, head=b"{}"))
-    publishing = Publishing(book.store, lake.services.publishing._places, delay_s=0.01)
+    publishing = Publishing(book.store, lake.services.publishing._places, summarize, delay_s=0.01)
     running = asyncio.ensure_future(publishing.run())
     try:
         async with asyncio.timeout(PATIENCE_S):

@@ -36,6 +36,7 @@ NAMES = {
     "idempotency",
     "work-failed",
     "work-stalled",
+    "unpublished",
     "event-times",
 }
 

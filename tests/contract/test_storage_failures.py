@@ -166,6 +166,16 @@ def test_a_plain_write_that_keeps_failing_is_unavailable(store, network, answer)
     assert network.puts == 4
 
 
+def test_copies_that_were_made_before_a_failure_count(store, network):
+    pairs = [(b"%d" % number, f"log/{number}.json") for number in range(4)]
+    network.before = lambda n: FAILURE if n > 2 else None
+    assert asyncio.run(store.copy_if_absent(pairs)) == 2
+    with pytest.raises(OutcomeUnknown):
+        asyncio.run(store.copy_if_absent(pairs[2:]))
+    network.before = lambda n: None
+    assert asyncio.run(store.copy_if_absent(pairs)) == 4
+
+
 def test_wrong_keys_are_unavailable_and_not_absent(s3_server):
     store = open_remote(s3_server, s3_server.endpoint, secret_key=Secret("wrong-secret-key"))
 

@@ -186,6 +186,26 @@ def test_a_folder_that_cannot_be_synced_leaves_the_outcome_unknown(store, monkey
         asyncio.run(store.put_if_absent("folder/b", b""))
 
 
+def test_a_copy_that_is_there_already_is_on_disk_when_it_counts(store, monkeypatch):
+    """It may be our own, of which we never heard that its folder was synced."""
+    asyncio.run(store.put("staged", b"one"))
+    journal = Journal(monkeypatch)
+    asyncio.run(store.put_if_absent("log/1.json", b"one", durable=False, whole=True))
+    assert journal.dirty
+    assert asyncio.run(store.copy_if_absent([("staged", "log/1.json")])) == 1
+    assert journal.dirty == set()
+
+
+def test_what_was_copied_before_a_failure_counts(store):
+    asyncio.run(store.put("log/2.json/inside", b"so it is a folder"))
+    pairs = [(b"one", "log/1.json"), (b"two", "log/2.json"), (b"three", "log/3.json")]
+    assert asyncio.run(store.copy_if_absent(pairs)) == 1
+    with pytest.raises(Invalid):
+        asyncio.run(store.copy_if_absent(pairs[1:]))
+    assert asyncio.run(store.get("log/1.json")) == b"one"
+    assert asyncio.run(store.head("log/3.json")) is None
+
+
 def test_temporary_files_of_a_crash_are_no_objects(store, tmp_path):
     left = ".inver-0123456789abcdef01234567.tmp"
     asyncio.run(store.put("a/x", b"1"))

@@ -85,8 +85,8 @@ class ObjectStore(Protocol):
         """Copy each source to its target, in order, where nothing is; what was copied is durable.
 
         A source is the path of an object, or its bytes where they are known. Returns for how many
-        pairs, from the first on, the target has the bytes of the source, or is there while its
-        source is gone. It stops at the first of which that cannot be said.
+        pairs, from the first on, the target has the bytes of the source. It stops at the first of
+        which that cannot be said, and fails only if that is the very first.
         """
         ...
 

@@ -162,7 +162,7 @@ class Services:
         write_first: WriteFirst,
     ) -> DeltaTables:
         places = Places(open_objects)
-        self.publishing = Publishing(self._store, places, settings.delta.publish_after_s)
+        self.publishing = Publishing(self._store, places, summarize, settings.delta.publish_after_s)
         verify = settings.delta.verify_commits
         commits = Commits(self._store, self._clock, self.access, self.publishing, places, summarize, verify)
         tables = DeltaTables(

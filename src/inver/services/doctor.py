@@ -74,6 +74,13 @@ _RULES = {
         "see that a server runs on this database and that its log names no failures",
         Status.WARNING,
     ),
+    "unpublished": _Rule(
+        "ratified Delta commits are published",
+        "tables have Delta commits that could not be published for long",
+        "the server's log names the reason; a file of the log that is not the commit that was ratified was "
+        "written past the catalog: move it away, and the server publishes the right one",
+        Status.WARNING,
+    ),
     "event-times": _Rule(
         "no event is from the future",
         "events are from the future",

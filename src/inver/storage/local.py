@@ -225,24 +225,39 @@ class LocalStore:
                 os.unlink(segments[-1], dir_fd=folder)
 
     def _copy_all(self, pairs: Sequence[tuple[Sequence[str] | bytes, Sequence[str]]]) -> int:
+        found: dict[str, Sequence[str]] = {}
+        done = 0
         trusted = files.open_trusted(self._base, create=True)
         try:
-            for done, (source, target) in enumerate(pairs):
-                if not self._copy(trusted, source, target):
-                    return done
+            for source, target in pairs:
+                wrote = self._copy(trusted, source, target)
+                if wrote is None:
+                    break
+                if not wrote:
+                    found["/".join(target)] = target
+                done += 1
+        except (OSError, InverError):
+            # What was done before it counts; the next call meets it first.
+            if not done:
+                raise
         finally:
             os.close(trusted)
-        return len(pairs)
+        # We may have written it ourselves, and have been stopped before it was on disk.
+        missing = set(self._sync_all(found))
+        return next((n for n, (_, target) in enumerate(pairs[:done]) if "/".join(target) in missing), done)
 
-    def _copy(self, trusted: int, source: Sequence[str] | bytes, target: Sequence[str]) -> bool:
+    def _copy(self, trusted: int, source: Sequence[str] | bytes, target: Sequence[str]) -> bool | None:
+        """Whether it was written, or was there already; None if the target is not the source."""
         try:
             data = source if isinstance(source, bytes) else self._read_beneath(trusted, source, 0, None)
         except (FileNotFoundError, NotADirectoryError):
-            return self._head(target) is not None
+            return None
         try:
-            return self._read_beneath(trusted, target, 0, None) == data
+            return False if self._read_beneath(trusted, target, 0, None) == data else None
         except (FileNotFoundError, NotADirectoryError):
-            return self._write(target, data, False) or self._read(target, 0, None) == data
+            if self._write(target, data, False):
+                return True
+            return False if self._read(target, 0, None) == data else None
 
     def _read(self, segments: Sequence[str], start: int, length: int | None) -> bytes:
         trusted = files.open_trusted(self._base, create=False)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from inver.clock import Clock, SystemClock
 from inver.domain.locations import Location
-from inver.errors import Broken, Invalid, NotFound, OutcomeUnknown, Unavailable, Unsupported
+from inver.errors import Broken, Invalid, InverError, NotFound, OutcomeUnknown, Unavailable, Unsupported
 from inver.ports import ObjectInfo, SignUrls
 from inver.storage.connect import connect
 from inver.storage.options import StorageOptions
@@ -161,15 +161,22 @@ class RemoteStore:
 
     async def copy_if_absent(self, pairs: Sequence[tuple[str | bytes, str]]) -> int:
         for done, (source, target) in enumerate(pairs):
-            if not await self._copy(source, target):
+            try:
+                if not await self._copy(source, target):
+                    return done
+            except InverError:
+                # What was done before it counts; the next call meets it first.
+                if not done:
+                    raise
                 return done
         return len(pairs)
 
     async def _copy(self, source: str | bytes, target: str) -> bool:
+        split_path(target)
         try:
             data = source if isinstance(source, bytes) else await self.get(source)
         except NotFound:
-            return await self.head(target) is not None
+            return False
         return await self.put_if_absent(target, data) or await self.get(target) == data
 
     async def delete(self, path: str, durable: bool = True) -> bool:

@@ -25,6 +25,7 @@ MOST = 100
 """Offenders that are counted; more make no difference."""
 
 STALLED_MS = 10 * 60 * 1000
+UNPUBLISHED_MS = 15 * 60 * 1000
 KEYS_LATE_MS = 15 * 60 * 1000
 CLOCK_MS = 60 * 1000
 
@@ -81,6 +82,13 @@ _OFFENDERS: tuple[tuple[str, str, int | None], ...] = (
         """SELECT kind || ' ' || subject FROM work
            WHERE state = 'waiting' AND not_before < ?1 AND lease_until < ?1""",
         -STALLED_MS,
+    ),
+    (
+        "unpublished",
+        """SELECT t.id FROM tables t WHERE t.format = 'DELTA' AND t.kind = 'MANAGED' AND t.state = 'live'
+           AND t.published < t.version AND t.head IS NOT NULL AND EXISTS (SELECT 1 FROM commits c
+           WHERE c.table_id = t.id AND c.branch = '' AND c.version = t.published + 1 AND c.at < ?1)""",
+        -UNPUBLISHED_MS,
     ),
     (
         "event-times",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from time import monotonic
 
@@ -17,10 +17,11 @@ import msgspec
 
 from inver import failpoints
 from inver.domain import delta
-from inver.domain.delta import CommitInfo
-from inver.errors import Broken, NotFound
+from inver.domain.delta import CommitInfo, CommitSummary
+from inver.errors import Broken, Invalid
 from inver.ports import ObjectStore, Store
 from inver.services.delta.places import Places
+from inver.services.delta.setbacks import Setbacks
 
 log = logging.getLogger("inver.publishing")
 
@@ -29,6 +30,10 @@ SCAN_LIMIT = 1_000
 LOOK_S = 0.1
 AT_ONCE = 16
 """Tables that are published side by side; within a table the order is that of its versions."""
+HOLD_UP_S = 2.0
+"""So long the others wait for a table whose storage is slow."""
+SLOW = 64
+"""Tables at most that nobody waits for any more."""
 FILES = 200
 CONTENT, CONTENTS = 4_096, 2_000
 """Up to this many staged files of this many bytes are remembered until they are published."""
@@ -43,10 +48,19 @@ _infos = msgspec.json.Decoder(list[CommitInfo]).decode
 class Publishing:
     """`delay_s` leaves the first move to the writer, who usually publishes its own commit at once."""
 
-    def __init__(self, store: Store, places: Places, delay_s: float = 2.0) -> None:
+    def __init__(
+        self,
+        store: Store,
+        places: Places,
+        summarize: Callable[[bytes], CommitSummary],
+        delay_s: float = 2.0,
+    ) -> None:
         self._store = store
         self._places = places
+        self._summarize = summarize
         self._delay_s = delay_s
+        self._setbacks = Setbacks()
+        self._slow: dict[str, asyncio.Task[None]] = {}
         self._waiting: dict[str, None] = {}
         self._scanned = ""
         self._told: dict[str, int] = {}
@@ -102,6 +116,17 @@ class Publishing:
 
     async def run(self) -> None:
         """Until cancelled: what was committed here soon, what others left behind now and then."""
+        try:
+            await self._run()
+        finally:
+            # Each is begun before it is ended.
+            await asyncio.sleep(0)
+            slow = tuple(self._slow.values())
+            for work in slow:
+                work.cancel()
+            await asyncio.gather(*slow, return_exceptions=True)
+
+    async def _run(self) -> None:
         next_round = next_scan = monotonic()
         while True:
             now = monotonic()
@@ -110,9 +135,9 @@ class Publishing:
             due, self._told = self._told, {}
             if now >= next_round:
                 waiting, self._waiting = self._waiting, {}
-                due.update(dict.fromkeys(waiting, LAST_VERSION))
+                due.update(dict.fromkeys((*waiting, *self._setbacks.due(now)), LAST_VERSION))
                 next_round = now + self._delay_s
-            await self._publish_all(due)
+            await self._publish_all(due, now)
             await asyncio.sleep(min(LOOK_S, self._delay_s))
 
     async def publish(self, table_id: str) -> None:
@@ -123,28 +148,68 @@ class Publishing:
         finally:
             await self._mark(reached)
 
-    async def _publish_all(self, due: Mapping[str, int]) -> None:
-        tables = iter(due.items())
+    async def _publish_all(self, due: Mapping[str, int], now: float) -> None:
+        """Those first that nothing is known against; nobody is waited for who failed before."""
+        tables = iter([each for each in due.items() if each[0] not in self._setbacks])
         while some := tuple(islice(tables, AT_ONCE)):
-            reached: dict[str, int] = {}
-            await asyncio.gather(*(self._try(table_id, last, reached) for table_id, last in some))
-            try:
-                await self._mark(reached)
-            except Exception:
-                log.exception("published commits could not be marked")
+            await self._publish_some(each for each in some if each[0] not in self._slow)
+        for table_id in due:
+            if table_id in self._slow or self._setbacks.must_wait(table_id, now):
+                continue
+            if table_id in self._setbacks and len(self._slow) < SLOW:
+                self._let_be(table_id, asyncio.ensure_future(self._try(table_id, due[table_id])))
+
+    async def _publish_some(self, tables: Iterable[tuple[str, int]]) -> None:
+        working = {table_id: asyncio.ensure_future(self._try(table_id, last)) for table_id, last in tables}
+        if not working:
+            return
+        # With too many who are slow, there is nothing left but to wait for them.
+        room = len(self._slow) + AT_ONCE <= SLOW
+        try:
+            await asyncio.wait(working.values(), timeout=HOLD_UP_S if room else None)
+        finally:
+            for table_id, work in working.items():
+                if not work.done():
+                    self._let_be(table_id, work)
+        await self._try_mark(
+            {t: reached for t, work in working.items() if work.done() and (reached := work.result())}
+        )
+
+    def _let_be(self, table_id: str, work: asyncio.Task[int]) -> None:
+        """What is not waited for marks by itself what it has reached, and keeps the table to itself."""
+        self._slow[table_id] = asyncio.ensure_future(self._mark_when_done(table_id, work))
+
+    async def _mark_when_done(self, table_id: str, work: asyncio.Task[int]) -> None:
+        try:
+            if reached := await work:
+                await self._try_mark({table_id: reached})
+        finally:
+            del self._slow[table_id]
+
+    async def _try_mark(self, reached: Mapping[str, int]) -> None:
+        try:
+            await self._mark(reached)
+        except Exception:
+            log.exception("published commits could not be marked")
 
     async def _mark(self, reached: Mapping[str, int]) -> None:
         await self._store.mark_published(reached)
         for table_id, version in reached.items():
             self.marked(table_id, version)
 
-    async def _try(self, table_id: str, last: int, reached: dict[str, int]) -> None:
+    async def _try(self, table_id: str, last: int) -> int:
+        """How far the log is known to go; 0 says nothing."""
+        reached: dict[str, int] = {}
         try:
             await self._copy(table_id, last, reached)
         except Exception as error:
-            # One table's trouble is its own; the next scan finds it again.
+            # One table's trouble is its own.
             self.failed += 1
-            log.warning("table %s could not be published: %s", table_id, type(error).__name__)
+            self._setbacks.failed(table_id, monotonic())
+            log.warning("table %s could not be published: %s: %s", table_id, type(error).__name__, error)
+        else:
+            self._setbacks.over(table_id)
+        return reached.get(table_id, 0)
 
     async def _copy(self, table_id: str, last: int, reached: dict[str, int]) -> None:
         """Note in `reached` how far the log is known to go, also when the rest fails."""
@@ -157,13 +222,32 @@ class Publishing:
         for start in range(0, len(commits), FILES):
             some = commits[start : start + FILES]
             pairs = [(self._source(table_id, each), delta.published_name(each.version)) for each in some]
-            count = await objects.copy_if_absent(pairs)
-            failpoints.hit("published_before_mark")
-            self.published += count
-            if count:
-                reached[table_id] = some[count - 1].version
-            if count < len(pairs):
-                raise await _refusal(objects, some[count])
+            done = 0
+            while done < len(pairs):
+                count = await objects.copy_if_absent(pairs[done:])
+                failpoints.hit("published_before_mark")
+                if not count:
+                    await self._require_published(objects, some[done])
+                    count = 1
+                self.published += count
+                done += count
+                reached[table_id] = some[done - 1].version
+
+    async def _require_published(self, objects: ObjectStore, commit: CommitInfo) -> None:
+        """A commit that cannot be copied: its writer may have published it and removed the staged file."""
+        staged, name = delta.staged_name(commit.file_name), delta.published_name(commit.version)
+        there = await objects.head(staged) is not None
+        if await objects.head(name) is None:
+            raise Broken(f"{staged} is {'there' if there else 'gone'}, and {name} is not there")
+        data = await objects.get(name)
+        try:
+            same = not there and len(data) == commit.file_size
+            same = same and self._summarize(data).timestamp == commit.timestamp
+        except Invalid:
+            same = False
+        if not same:
+            # Somebody wrote past the catalog. Marking it would hide the commit that was ratified.
+            raise Broken(f"{name} is not the commit that was ratified")
 
     def _source(self, table_id: str, commit: CommitInfo) -> str | bytes:
         known = self._contents.pop((table_id, commit.version), None)
@@ -179,11 +263,3 @@ class Publishing:
         self._waiting.update(dict.fromkeys(found))
         self._scanned = found[-1] if len(found) == SCAN_LIMIT else ""
         return self._scanned != ""
-
-
-async def _refusal(objects: ObjectStore, commit: CommitInfo) -> Exception:
-    name = delta.published_name(commit.version)
-    if await objects.head(name) is None:
-        return NotFound(f"{commit.file_name} is gone, and {name} is not there", kind="object")
-    # Somebody wrote past the catalog. Marking it would hide the commit that was ratified.
-    return Broken(f"{name} is not the commit that was ratified")

@@ -1,0 +1,204 @@
+"""Publishing on storage that is slow, that fails, and in which somebody else writes and deletes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from inver.domain.locations import Location
+from inver.errors import Broken, Invalid, Unavailable
+from inver.server.services import Services
+from inver.services.delta.publishing import AT_ONCE, SLOW
+from inver.services.doctor import Status
+from inver.storage.local import LocalStore
+from tests.fixtures.lake import Lake, new_lake
+from tests.fixtures.ledger import Book, as_admin, build_services
+from tests.fixtures.waiting import PATIENCE_S
+
+MANY = AT_ONCE + 2
+
+
+@pytest.fixture(autouse=True)
+def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("inver.services.delta.publishing.HOLD_UP_S", 0.02)
+    monkeypatch.setattr("inver.services.delta.setbacks.FIRST_DELAY_S", 0.02)
+    monkeypatch.setattr("inver.services.delta.setbacks.LONGEST_DELAY_S", 0.05)
+
+
+class Trouble:
+    """Tables whose storage does not answer, or fails."""
+
+    def __init__(self) -> None:
+        self.silent: set[str] = set()
+        self.failing: set[str] = set()
+        self.over = asyncio.Event()
+
+
+class Troubled(LocalStore):
+    def __init__(self, location: Location, root: Location, trouble: Trouble) -> None:
+        super().__init__(location, trusted=root)
+        self._trouble = trouble
+        self._id = location.text.rstrip("/").rpartition("/")[2]
+
+    async def copy_if_absent(self, pairs: Sequence[tuple[str | bytes, str]]) -> int:
+        trouble = self._trouble
+        if self._id in trouble.silent:
+            await trouble.over.wait()
+        if self._id in trouble.failing and not trouble.over.is_set():
+            raise Unavailable("no space left on device")
+        return await super().copy_if_absent(pairs)
+
+
+@pytest.fixture
+def trouble() -> Trouble:
+    return Trouble()
+
+
+@pytest.fixture
+def services(book: Book, tmp_path: Path, trouble: Trouble) -> Services:
+    root = Location.parse((tmp_path / "warehouse").as_uri())
+    return build_services(
+        book.store, book.clock, tmp_path, open_objects=lambda place: Troubled(place, root, trouble)
+    )
+
+
+@asynccontextmanager
+async def publishing(services: Services) -> AsyncIterator[None]:
+    services.publishing._delay_s = 0.01
+    running = asyncio.ensure_future(services.publishing.run())
+    try:
+        yield
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+        assert services.publishing._slow == {}
+
+
+async def until(met: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not met():
+            await asyncio.sleep(0.005)
+
+
+async def marked(lake: Lake) -> int:
+    return (await lake.book.table(lake.id)).published
+
+
+async def until_marked(lake: Lake, version: int) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while await marked(lake) < version:
+            await asyncio.sleep(0.005)
+
+
+async def lakes(book: Book, folder: Path, services: Services, count: int) -> list[Lake]:
+    return [await new_lake(book, folder, services, f"t{number}") for number in range(count)]
+
+
+async def test_tables_whose_storage_does_not_answer_hold_up_nobody(
+    book: Book, tmp_path: Path, services: Services, trouble: Trouble
+):
+    """More of them than are published side by side."""
+    *silent, healthy = await lakes(book, tmp_path, services, MANY + 1)
+    trouble.silent = {each.id for each in silent}
+    async with publishing(services):
+        await until_marked(healthy, 1)
+        await healthy.propose(healthy.stage(2))
+        await until_marked(healthy, 2)
+        assert [await marked(each) for each in silent] == [0] * MANY
+        assert len(services.publishing._slow) <= SLOW
+        trouble.over.set()
+        for each in silent:
+            await until_marked(each, 1)
+
+
+async def test_storage_that_fails_for_a_while_delays_its_tables_alone(
+    book: Book, tmp_path: Path, services: Services, trouble: Trouble, caplog: pytest.LogCaptureFixture
+):
+    *failing, healthy = await lakes(book, tmp_path, services, 4)
+    trouble.failing = {each.id for each in failing}
+    with caplog.at_level(logging.WARNING, "inver.publishing"):
+        async with publishing(services):
+            await until_marked(healthy, 1)
+            await until(lambda: services.publishing.failed > 2 * len(failing))
+            trouble.over.set()
+            for each in failing:
+                await until_marked(each, 1)
+            await until(lambda: not any(each.id in services.publishing._setbacks for each in failing))
+    assert "no space left on device" in caplog.text
+    assert failing[0].id in caplog.text
+
+
+async def test_what_was_published_before_a_failure_is_marked(lake: Lake):
+    for version in range(2, 9):
+        await lake.propose(lake.stage(version))
+    in_the_way = lake.log / f"{6:020d}.json"
+    in_the_way.mkdir()
+    with pytest.raises(Invalid, match="is a folder"):
+        await lake.services.publishing.publish(lake.id)
+    assert await marked(lake) == 5
+    in_the_way.rmdir()
+    await lake.services.publishing.publish(lake.id)
+    assert await marked(lake) == 8
+
+
+@pytest.fixture
+def other(lake: Lake, tmp_path: Path) -> Lake:
+    """A server that has not seen any commit itself."""
+    return lake.at(build_services(lake.book.store, lake.book.clock, tmp_path))
+
+
+async def test_a_staged_file_that_is_gone_is_missed_only_if_it_is_not_published(lake: Lake, other: Lake):
+    infos = {version: lake.stage(version) for version in (2, 3, 4)}
+    for info in infos.values():
+        await lake.propose(info)
+    lake.publish(infos[2])
+    for version in (2, 3):
+        (lake.log / "_staged_commits" / infos[version].file_name).unlink()
+    with pytest.raises(Broken, match="gone"):
+        await other.services.publishing.publish(lake.id)
+    assert await marked(lake) == 2
+    # Who has its bytes brings it back.
+    await lake.services.publishing.publish(lake.id)
+    assert await marked(lake) == 4
+
+
+@pytest.mark.parametrize("forged", ["other rows", "the same size", "no commit at all"])
+async def test_another_file_under_the_name_of_a_commit_hides_nothing(lake: Lake, other: Lake, forged: str):
+    """Also when the staged file is gone, and nothing is left to compare it with."""
+    info, rival = lake.stage(2), lake.stage(3)
+    await lake.propose(info)
+    data = (lake.log / "_staged_commits" / rival.file_name).read_bytes()
+    if forged == "other rows":
+        data += data
+    elif forged == "no commit at all":
+        data = b"x" * len(data)
+    published = lake.log / f"{2:020d}.json"
+    published.write_bytes(data)
+    staged = lake.log / "_staged_commits" / info.file_name
+    right = staged.read_bytes()
+    assert len(right) == len(data) or forged == "other rows"
+    for _ in range(2):
+        with pytest.raises(Broken, match="is not the commit that was ratified"):
+            await other.services.publishing.publish(lake.id)
+        assert await marked(lake) == 1
+        staged.unlink(missing_ok=True)
+    assert await unpublished(lake) is Status.OK
+    lake.book.clock.advance(60 * 60_000)
+    assert await unpublished(lake) is Status.WARNING
+    published.unlink()
+    staged.write_bytes(right)
+    await other.services.publishing.publish(lake.id)
+    assert published.read_bytes() == right
+    assert await unpublished(lake) is Status.OK
+
+
+async def unpublished(lake: Lake) -> Status:
+    checks = await as_admin(lake.book.store, lake.services.doctor.examine)
+    [found] = [check for check in checks if check.name == "unpublished"]
+    assert (lake.id in found.detail) is (found.status is Status.WARNING)
+    return found.status
