@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from inver.domain.delta import CLUSTERING, ROW_TRACKING, head_of
-from inver.domain.ledger import MAIN, Reason, Receipt, Winner
+from inver.domain.ledger import MAIN, Reason, Receipt, Transaction, Winner
 from inver.domain.principals import ADMIN
 from inver.errors import Conflict, Invalid, PreconditionFailed
 from inver.formats.delta_commit import summarize
@@ -153,3 +153,22 @@ async def test_a_file_with_what_no_database_keeps_is_refused(lake: Lake):
     with pytest.raises(Invalid, match=re.escape("U+0000")):
         await lake.propose(lake.stage(2, "a\x00b"))
     assert (await lake.propose(lake.stage(2))).results[0].version == 2
+
+
+async def test_a_change_of_metadata_undoes_no_mark_of_row_ids(lake: Lake, monkeypatch: pytest.MonkeyPatch):
+    """The commit moves the mark without the etag, between the look at the table and the change."""
+    tracked, clustered = {"rowIdHighWaterMark": 7}, {"clusteringColumns": [["id"]]}
+    commit = await lake.prepare(lake.stage(2), Changes(set_domains={ROW_TRACKING: tracked}))
+    decide = lake.book.store.decide
+
+    async def late(transaction: Transaction) -> Receipt:
+        if await lake.book.version(lake.id) < 2:
+            await decide(lake.book.transaction(commit))
+        return await decide(transaction)
+
+    monkeypatch.setattr(lake.book.store, "decide", late)
+    change = Proposal(table_id=lake.id, changes=Changes(set_domains={CLUSTERING: clustered}))
+    await lake.services.delta.propose(await admin(lake.book.store), change)
+    table = await lake.book.table(lake.id)
+    assert table.version == 2
+    assert head_of(table.head).domains == {ROW_TRACKING: tracked, CLUSTERING: clustered}

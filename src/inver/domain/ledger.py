@@ -252,10 +252,14 @@ class DeleteRecords(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AlterTable(msgspec.Struct, frozen=True, kw_only=True):
-    """A change of the definition without a new version; it moves the etag."""
+    """A change of the definition without a new version; it moves the etag.
+
+    `expect_version` is for who brings a head: commits change it, too, some of them without the etag.
+    """
 
     table_id: str
     expect_etag: int | None = None
+    expect_version: int | None = None
     comment: str | None | msgspec.UnsetType = msgspec.UNSET
     properties: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
     columns: bytes | msgspec.UnsetType = msgspec.UNSET

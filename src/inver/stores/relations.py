@@ -8,11 +8,21 @@ import msgspec
 
 from inver.domain import ledger
 from inver.domain.events import STAGED
-from inver.domain.ledger import Result
+from inver.domain.ledger import Reason, Result
 from inver.domain.names import name_key
 from inver.domain.tables import NAMED, State, TableKind, require_transition
 from inver.errors import AlreadyExists, NotFound
-from inver.stores.deciding import Change, Context, Noop, Outcome, collect, encode, require_etag, update_row
+from inver.stores.deciding import (
+    Change,
+    Context,
+    Noop,
+    Outcome,
+    collect,
+    conflict,
+    encode,
+    require_etag,
+    update_row,
+)
 from inver.stores.epoch import BUMP_EPOCH
 from inver.stores.sql import Row, Steps, UniqueViolation
 
@@ -124,6 +134,8 @@ def _insert_columns(table_id: str, names: tuple[str, ...]) -> Steps[None]:
 
 def alter_table(context: Context, op: ledger.AlterTable) -> Steps[Outcome]:
     row = yield from lock_named(context, op.table_id, op.expect_etag)
+    if op.expect_version is not None and op.expect_version != row[2]:
+        raise conflict(context, op.table_id, Reason.VERSION_TAKEN, op.expect_version, row[2])
     changed = yield from define(op.table_id, op)
     owner = {}
     if op.owner is not msgspec.UNSET:

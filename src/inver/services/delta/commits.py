@@ -28,8 +28,9 @@ from inver.ports import FullTable, Store
 from inver.services.access import Access, missing
 from inver.services.context import Caller
 from inver.services.delta.agreement import compare, completed, is_plain
+from inver.services.delta.altering import Altering, require_published
 from inver.services.delta.attempts import Attempt, hand_on
-from inver.services.delta.changing import changed, with_changes
+from inver.services.delta.changing import with_changes
 from inver.services.delta.places import Place, Places
 from inver.services.delta.publishing import Publishing
 from inver.services.delta.repeats import Repeats
@@ -63,6 +64,7 @@ class Commits:
         # The newest version of a table that is known here.
         self._newest: dict[str, int] = {}
         self._attempts: dict[str, Attempt] = {}
+        self._altering = Altering(store, clock, self._table)
         self.repeats = Repeats(store, access)
 
     def propose(self, caller: Caller, proposal: Proposal) -> Awaitable[Receipt | None]:
@@ -81,7 +83,7 @@ class Commits:
         if info is None and proposal.changes is None:
             return self._notice(caller, proposal)
         if info is None:
-            return self._alter(caller, proposal)
+            return self._altering.alter(caller, proposal)
         place = self._known_place(caller, proposal, info)
         if place is None:
             return self._commit(caller, proposal, info)
@@ -250,7 +252,7 @@ class Commits:
         if info.version <= table.version:
             # Made for a state that is past: whatever else is wrong with it, it is late or a repetition.
             return _append(table.id, info, None)
-        _require_published(table, proposal)
+        require_published(table, proposal)
         summary = await self._staged_or_ratified(table, info) if self._verify else None
         append = _append(table.id, info, summary)
         changes = proposal.changes
@@ -304,30 +306,10 @@ class Commits:
     async def _notice(self, caller: Caller, proposal: Proposal) -> None:
         """A client says that it has published; we look before we believe."""
         table = (await self._table(caller, proposal)).table
-        _require_published(table, proposal)
+        require_published(table, proposal)
         if proposal.expect_etag is not None and proposal.expect_etag != table.etag:
             raise PreconditionFailed(f"the table has the etag etag-{table.etag}")
         await self._publishing.publish(table.id)
-
-    async def _alter(self, caller: Caller, proposal: Proposal) -> Receipt:
-        """A change of metadata without a commit."""
-        full = await self._table(caller, proposal)
-        _require_published(full.table, proposal)
-        assert proposal.changes is not None
-        head, definition = changed(full, None, proposal.changes, proposal.uniform)
-        principal = caller.principal
-        operation = ledger.AlterTable(
-            table_id=full.table.id,
-            expect_etag=full.table.etag if proposal.expect_etag is None else proposal.expect_etag,
-            comment=definition.comment,
-            properties=definition.properties,
-            columns=definition.columns,
-            column_names=definition.column_names,
-            head=_encode(head),
-        )
-        return await self._store.decide(
-            Transaction(principal.id, self._clock.now_ms(), (operation,), epoch=principal.epoch)
-        )
 
     async def _table(self, caller: Caller, proposal: Proposal) -> FullTable:
         full = await self._store.full_table(proposal.table_id)
@@ -343,11 +325,6 @@ class Commits:
         if managed:
             self._places.of(table)
         return full
-
-
-def _require_published(table: Table, proposal: Proposal) -> None:
-    if proposal.published is not None and proposal.published > table.version:
-        raise Invalid("the published version is above the last version", field="latest_published_version")
 
 
 def require_location(table: Table, location: str | None) -> None:
