@@ -497,6 +497,27 @@ async def test_nobody_brings_a_table_back_while_its_files_go(book: Book, tmp_pat
     assert isinstance(answers[0], Receipt) == (state is State.LIVE)
 
 
+async def test_files_that_became_another_table_meanwhile_stay(book: Book, tmp_path: Path):
+    """Its place is nobody's once a table is purged, and takes a while to be empty."""
+    taken: list[Receipt] = []
+
+    async def register(location: Location) -> None:
+        if not taken:
+            other = create_table(book, "taken", kind=TableKind.EXTERNAL, location=table.location)
+            taken.append(await book.decide(other))
+
+    desk = Desk(book, tmp_path, open_objects=opener(tmp_path, register))
+    table = await desk.create("orders")
+    folder = desk.files(table)
+    for number in range(40):
+        (folder / f"more-{number}").write_bytes(b"rows")
+    before = files_in(folder)
+    await desk.drop(table)
+    desk.clock.advance(HOLD_MS)
+    assert await desk.services.followup.step() == 1
+    assert files_in(folder) == before
+
+
 # --- follow-up work ---
 
 
@@ -644,6 +665,36 @@ async def test_a_lease_is_held_until_its_turn_comes(desk: Desk, monkeypatch: pyt
     assert await first.step() == 4
     assert (first.done, first.failed, second.failed) == (4, 0, 0)
     assert sorted(done) == [f"s{index}" for index in range(4)]
+
+
+async def test_what_takes_long_holds_up_nothing_else(desk: Desk):
+    await add_work(desk, 3)
+    done: list[str] = []
+    ending = asyncio.Event()
+
+    async def task(item: WorkItem) -> None:
+        if item.subject == "s0":
+            await ending.wait()
+        done.append(item.subject)
+
+    worker = FollowUp(desk.store, desk.clock, "w", {"k": task})
+    running = asyncio.ensure_future(worker.run())
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while len(done) < 2:
+                await asyncio.sleep(0.001)
+            # Also what comes later, while the first one goes on.
+            await desk.book.decide(create_table(desk.book, "more"), work=[WORK])
+            while len(done) < 3:
+                await asyncio.sleep(0.001)
+            assert sorted(done) == ["s", "s1", "s2"]
+            ending.set()
+            while await work(desk):
+                await asyncio.sleep(0.001)
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+    assert (worker.done, worker.failed) == (4, 0)
 
 
 async def test_workers_share_what_there_is_to_do(backend: Backend, tmp_path: Path):

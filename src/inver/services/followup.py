@@ -35,25 +35,51 @@ class FollowUp:
         self.failed = 0
 
     async def run(self) -> None:
-        """Until cancelled."""
-        while True:
-            try:
-                worked = await self.step()
-            except Exception:
-                # The database may be away for a while; the queue is not lost with it.
-                log.exception("follow-up work could not be claimed")
-                worked = 0
-            if not worked:
-                await asyncio.sleep(IDLE_S)
+        """Until cancelled. Items are done side by side, so that a long one holds up nobody."""
+        running: set[asyncio.Future[None]] = set()
+        try:
+            while True:
+                items = await self._claim_for(BATCH - len(running))
+                running |= {asyncio.ensure_future(self._do_all([item])) for item in items}
+                if items:
+                    continue
+                if running:
+                    await asyncio.wait(running, timeout=IDLE_S, return_when=asyncio.FIRST_COMPLETED)
+                else:
+                    await asyncio.sleep(IDLE_S)
+                for done in [each for each in running if each.done()]:
+                    running.remove(done)
+                    if (error := done.exception()) is not None:
+                        log.error("the end of follow-up work could not be noted", exc_info=error)
+        finally:
+            for each in running:
+                each.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
 
     async def step(self) -> int:
         """Claim what is due and do it; returns how many items there were."""
+        items = await self._claim(BATCH)
+        if items:
+            await self._do_all(items)
+        return len(items)
+
+    async def _claim_for(self, room: int) -> Sequence[WorkItem]:
+        try:
+            return await self._claim(room) if room else ()
+        except Exception:
+            # The database may be away for a while; the queue is not lost with it.
+            log.exception("follow-up work could not be claimed")
+            return ()
+
+    async def _claim(self, most: int) -> Sequence[WorkItem]:
         items = await self._store.claim_work(
-            list(self._tasks), self._worker, self._clock.now_ms(), LEASE_MS, BATCH
+            list(self._tasks), self._worker, self._clock.now_ms(), LEASE_MS, most
         )
-        if not items:
-            return 0
-        failpoints.hit("followup_claimed")
+        if items:
+            failpoints.hit("followup_claimed")
+        return items
+
+    async def _do_all(self, items: Sequence[WorkItem]) -> None:
         beat = asyncio.ensure_future(self._hold(items))
         try:
             for item in items:
@@ -62,7 +88,6 @@ class FollowUp:
             beat.cancel()
             # Not awaited itself: its end must not be mistaken for ours, nor ours for its.
             await asyncio.wait([beat])
-        return len(items)
 
     async def _do(self, item: WorkItem) -> None:
         try:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
 
 from inver.clock import Clock
 from inver.domain import ledger
@@ -10,6 +11,9 @@ from inver.domain.locations import Location
 from inver.domain.principals import SYSTEM
 from inver.domain.tables import State, Table, TableKind
 from inver.ports import ObjectStore, Store, WorkItem
+
+AT_ONCE = 16
+"""Files of a table that are deleted side by side."""
 
 
 class Purging:
@@ -49,15 +53,28 @@ class Purging:
         """
         if table.state is not State.PURGED:
             await self._purge_row(table)
-        place = Location.parse(table.location)
-        if await self._store.tables_below(*place.scan_range(), 1):
-            # Its files were registered as another table since.
-            return
         if table.kind is TableKind.MANAGED or (table.kind is TableKind.VIEW and table.id in table.location):
-            objects = self._open(place)
-            async for found in objects.list():
-                await objects.delete(found.path)
+            await self._remove_files(Location.parse(table.location))
+
+    async def _remove_files(self, place: Location) -> None:
+        """Unless they were registered as another table since, which may happen while they are going."""
+        objects = self._open(place)
+        some: list[str] = []
+        async for found in objects.list():
+            some.append(found.path)
+            if len(some) == AT_ONCE:
+                if not await self._delete(objects, place, some):
+                    return
+                some = []
+        if await self._delete(objects, place, some):
             await objects.remove_folders()
+
+    async def _delete(self, objects: ObjectStore, place: Location, paths: Sequence[str]) -> bool:
+        """Whether the place was still nobody's."""
+        if await self._store.tables_below(*place.scan_range(), 1):
+            return False
+        await asyncio.gather(*(objects.delete(path) for path in paths))
+        return True
 
     async def _purge_row(self, table: Table) -> None:
         purge = ledger.PurgeTable(table_id=table.id, expect_etag=table.etag)
