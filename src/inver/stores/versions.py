@@ -76,6 +76,8 @@ def finish_table(context: Context, op: ledger.FinishTable) -> Steps[Outcome]:
     if not rows:
         raise NotFound("the schema does not exist", kind="schema")
     row = yield from lock_table(op.table_id)
+    if row[1] == State.PURGED:
+        raise NotFound("the staged table was not finished in time", kind="table", fix="stage it again")
     if row[1] != State.STAGED:
         raise AlreadyExists(f"the staged table {op.table_id} is finished already", kind="table")
     sets = {
