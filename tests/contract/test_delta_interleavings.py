@@ -22,7 +22,7 @@ from inver.server.services import Services
 from inver.storage.local import LocalStore
 from inver.stores.sqlite import SqliteStore
 from tests.fixtures.lake import Lake, new_lake
-from tests.fixtures.ledger import Book, build_services, outcome
+from tests.fixtures.ledger import Book, build_services, cut, outcome
 from tests.fixtures.waiting import PATIENCE_S
 
 CLIENTS, ROUNDS = 8, 20
@@ -104,7 +104,10 @@ async def client(lakes: list[Lake], weather: Weather, told: Ledgerman) -> None:
     """Commits to whichever server, some of it twice at once, and gives up on some of it."""
     chance, book = weather.chance, lakes[0].book
     for _ in range(ROUNDS):
-        version = max(1, await book.version(lakes[0].id) + chance.choice((0, 1, 1, 1, 1)))
+        newest = await outcome(book.version(lakes[0].id))
+        if not isinstance(newest, int):
+            continue  # The database is away.
+        version = max(1, newest + chance.choice((0, 1, 1, 1, 1)))
         info = lakes[0].stage(version) if chance.random() < 0.9 else lakes[0].info(version)
         for _ in range(chance.choice((1, 2, 3))):
             lake, published = chance.choice(lakes), chance.choice((None, version - 1))
@@ -132,18 +135,58 @@ async def test_what_was_told_stays_true(book: Book, tmp_path: Path, seed: int):
     lake = await new_lake(book, tmp_path, services[0])
     if isinstance(book.store, SqliteStore):
         lose_answers(book.store, weather)
-    weather.calm = False
     lakes = [lake, lake.at(services[1])]
+    await storm(lakes, weather, told)
+    await verify(lakes, told)
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("seed", range(2))
+async def test_what_many_servers_told_stays_true(
+    servers: tuple[Book, Book, Book], emptied_url: str, tmp_path: Path, seed: int
+):
+    """While their connections to the database are cut all the time."""
+    weather, told = Weather(seed), Ledgerman()
+    services = [
+        build_services(book.store, book.clock, tmp_path, open_objects=weather.objects(tmp_path))
+        for book in servers
+    ]
+    first = await new_lake(servers[0], tmp_path, services[0])
+    lakes = [Lake(each, book, first.id, first.location) for each, book in zip(services, servers, strict=True)]
+
+    async def cutting() -> None:
+        while True:
+            await asyncio.sleep(weather.chance.uniform(0.005, 0.05))
+            await cut(emptied_url)
+
+    cutter = asyncio.ensure_future(cutting())
+    try:
+        await storm(lakes, weather, told)
+    finally:
+        cutter.cancel()
+        await asyncio.wait([cutter])
+    await verify(lakes, told)
+
+
+async def storm(lakes: list[Lake], weather: Weather, told: Ledgerman) -> None:
+    weather.calm = False
     async with asyncio.timeout(PATIENCE_S):
         await asyncio.gather(*(client(lakes, weather, told) for _ in range(CLIENTS)))
     weather.calm = True
-    tokens = await book.tokens(lake.id)
+
+
+async def verify(lakes: list[Lake], told: Ledgerman) -> None:
+    lake = lakes[0]
+    while isinstance(tokens := await outcome(lake.book.tokens(lake.id)), Unavailable):
+        continue  # A connection that was cut is met once.
+    assert not isinstance(tokens, Exception)
     assert len(told.won) > ROUNDS / 2
     assert [tokens[version] for version in told.won] == list(told.won.values())
     assert not told.refused & set(enumerate(tokens))
     # Nobody is waited for any more.
-    assert [each.delta._commits._attempts for each in services] == [{}, {}]
-    await services[1].publishing.publish(lake.id)
+    assert all(each.services.delta._commits._attempts == {} for each in lakes)
+    while isinstance(await outcome(lake.services.publishing.publish(lake.id)), Unavailable):
+        continue
     for version, token in enumerate(tokens[1:], start=1):
         staged = (lake.log / "_staged_commits" / token).read_bytes()
         assert (lake.log / f"{version:020d}.json").read_bytes() == staged

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import resource
 import sqlite3
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-import asyncpg
 import pytest
 
 from inver.domain import ledger
@@ -28,8 +27,10 @@ from tests.fixtures.ledger import (
     all_events,
     append,
     assert_gap_free,
+    connected,
     contents,
     create_table,
+    cut,
     keyed,
     opened,
     outcome,
@@ -37,16 +38,6 @@ from tests.fixtures.ledger import (
     rows,
 )
 from tests.fixtures.waiting import PATIENCE_S
-
-
-@asynccontextmanager
-async def connected(url: str) -> AsyncIterator[Any]:
-    connection = await asyncpg.connect(url, server_settings={"application_name": "test"})
-    try:
-        yield connection
-    finally:
-        await connection.close()
-
 
 # --- opening ---
 
@@ -324,16 +315,6 @@ async def read(book: Book, table: str, stop: asyncio.Event) -> None:
     while not stop.is_set():
         answer = await outcome(lambda: book.store.table_by_id(table))
         assert isinstance(answer, Table | Unavailable), answer
-
-
-async def cut(url: str) -> int:
-    """End every connection of every store."""
-    async with connected(url) as connection:
-        ended = await connection.fetch(
-            """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-               WHERE application_name = 'inver' AND datname = current_database()"""
-        )
-        return len(ended)
 
 
 @pytest.mark.postgres
