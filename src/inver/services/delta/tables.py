@@ -133,7 +133,7 @@ class DeltaTables:
         if taken is not None:
             raise AlreadyExists(f"table {dotted(new.name)!r} already exists", kind="table")
         objects = self._open(Location.parse(table.location))
-        data = await _first_version(table, objects)
+        data = await self._first_version(table, objects)
         # Spark's writers expect it, and not everybody who creates a table makes it.
         await objects.make_folder(delta.STAGED_FOLDER)
         operation = finishing(table, schema.id, new, len(data), self._summarize(data), fingerprint)
@@ -278,6 +278,21 @@ class DeltaTables:
             raise missing("schema", shown)
         await self._access.require(caller, Action.CREATE_TABLE, chain, shown)
 
+    async def _first_version(self, table: Table, objects: ObjectStore) -> bytes:
+        try:
+            return await objects.get(delta.published_name(0))
+        except NotFound:
+            found = await self._store.table_by_id(table.id)
+            if found is None or found.state is State.PURGED:
+                raise NotFound(
+                    "the staged table was not finished in time", kind="table", fix="stage it again"
+                ) from None
+            raise Invalid(
+                "version 0 of the table is not written",
+                field="storage_location",
+                fix=f"write {delta.published_name(0)} below {table.location} first",
+            ) from None
+
     async def _created_before(self, table: Table, fingerprint: str) -> Loaded:
         first = await self._store.commits(table.id, ledger.MAIN, 0, 0, 1)
         if not first or first[0].token != fingerprint:
@@ -368,14 +383,3 @@ def _loaded(full: FullTable) -> Loaded:
         updated_by=full.updated_by,
         properties=delta.shown_properties(head, full.details.properties),
     )
-
-
-async def _first_version(table: Table, objects: ObjectStore) -> bytes:
-    try:
-        return await objects.get(delta.published_name(0))
-    except NotFound:
-        raise Invalid(
-            "version 0 of the table is not written",
-            field="storage_location",
-            fix=f"write {delta.published_name(0)} below {table.location} first",
-        ) from None
