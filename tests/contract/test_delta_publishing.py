@@ -13,11 +13,13 @@ import pytest
 from inver.domain.locations import Location
 from inver.errors import Broken, Invalid, Unavailable
 from inver.server.services import Services
+from inver.services import intents as ask
 from inver.services.delta.publishing import AT_ONCE, SLOW
 from inver.services.doctor import Status
+from inver.services.names import TableRef
 from inver.storage.local import LocalStore
 from tests.fixtures.lake import Lake, new_lake
-from tests.fixtures.ledger import Book, as_admin, build_services
+from tests.fixtures.ledger import HOLD_MS, Book, as_admin, build_services, change
 from tests.fixtures.waiting import PATIENCE_S
 
 MANY = AT_ONCE + 2
@@ -202,3 +204,31 @@ async def unpublished(lake: Lake) -> Status:
     [found] = [check for check in checks if check.name == "unpublished"]
     assert (lake.id in found.detail) is (found.status is Status.WARNING)
     return found.status
+
+
+async def test_a_disk_that_is_away_is_not_an_empty_one(lake: Lake, tmp_path: Path):
+    """Nothing is refused for it, nothing is written beside it, and nothing is taken for deleted."""
+    book, services = lake.book, lake.services
+    second, third = lake.stage(2), lake.stage(3)
+    await lake.propose(second)
+    dropped = await new_lake(book, tmp_path, services, "dropped")
+    await change(services, book.store, ask.DropTable(table=TableRef(id=dropped.id)))
+    warehouse, away = tmp_path / "warehouse", tmp_path / "away"
+    warehouse.rename(away)
+    with pytest.raises(Unavailable):
+        await lake.propose(third)
+    with pytest.raises(Unavailable):
+        await services.publishing.publish(lake.id)
+    assert not warehouse.exists()
+    assert await marked(lake) == 0
+    book.clock.advance(HOLD_MS)
+    await services.followup.step()
+    assert services.followup.failed == 1
+    away.rename(warehouse)
+    assert dropped.log.exists()
+    await services.publishing.publish(lake.id)
+    await lake.propose(third)
+    assert await marked(lake) == 2
+    book.clock.advance(60_000)
+    await services.followup.step()
+    assert not dropped.log.exists()

@@ -207,7 +207,7 @@ class LocalStore:
         small = {path: status for path, status in found.items() if status.st_size <= _UNSYNCED}
         alone = set(found)
         if len(small) > _FEW:
-            trusted = files.open_trusted(self._base, create=False)
+            trusted = self._open_base()
             try:
                 if sync_file_system(trusted):
                     device = os.fstat(trusted).st_dev
@@ -227,7 +227,7 @@ class LocalStore:
     def _copy_all(self, pairs: Sequence[tuple[Sequence[str] | bytes, Sequence[str]]]) -> int:
         found: dict[str, Sequence[str]] = {}
         done = 0
-        trusted = files.open_trusted(self._base, create=True)
+        trusted = self._open_base(create=True)
         try:
             for source, target in pairs:
                 wrote = self._copy(trusted, source, target)
@@ -260,7 +260,7 @@ class LocalStore:
             return False if self._read(target, 0, None) == data else None
 
     def _read(self, segments: Sequence[str], start: int, length: int | None) -> bytes:
-        trusted = files.open_trusted(self._base, create=False)
+        trusted = self._open_base()
         try:
             return self._read_beneath(trusted, segments, start, length)
         finally:
@@ -366,7 +366,7 @@ class LocalStore:
     ) -> Iterator[int]:
         """An open folder below the root, reached without following a link."""
         path = (*self._inner, *folders)
-        current = files.open_trusted(self._base, create=create)
+        current = self._open_base(create=create)
         try:
             for depth in range(1, len(path) + 1):
                 enter = self._make if create else files.open_folder
@@ -379,6 +379,16 @@ class LocalStore:
             yield current
         finally:
             os.close(current)
+
+    def _open_base(self, create: bool = False) -> int:
+        """The trusted folder. Where it is above the root it was made by somebody else, and is made by nobody
+        when it is not there: what it held is not gone, but on a disk that is away."""
+        try:
+            return files.open_trusted(self._base, create=create and not self._inner)
+        except FileNotFoundError:
+            if not self._inner:
+                raise
+            raise Unavailable(f"the folder {self._base} is not there") from None
 
     def _make(self, parent: int, path: tuple[str, ...]) -> int:
         """The folder, made if need be."""
