@@ -227,13 +227,15 @@ class Publishing:
                 count = await objects.copy_if_absent(pairs[done:])
                 failpoints.hit("published_before_mark")
                 if not count:
-                    await self._require_published(objects, some[done])
+                    await self._require_published(objects, some[done], pairs[done][0])
                     count = 1
+                for each in some[done : done + count]:
+                    self._contents.pop((table_id, each.version), None)
                 self.published += count
                 done += count
                 reached[table_id] = some[done - 1].version
 
-    async def _require_published(self, objects: ObjectStore, commit: CommitInfo) -> None:
+    async def _require_published(self, objects: ObjectStore, commit: CommitInfo, source: str | bytes) -> None:
         """A commit that cannot be copied: its writer may have published it and removed the staged file."""
         staged, name = delta.staged_name(commit.file_name), delta.published_name(commit.version)
         there = await objects.head(staged) is not None
@@ -241,7 +243,7 @@ class Publishing:
             raise Broken(f"{staged} is {'there' if there else 'gone'}, and {name} is not there")
         data = await objects.get(name)
         try:
-            same = not there and len(data) == commit.file_size
+            same = not there and isinstance(source, str) and len(data) == commit.file_size
             same = same and self._summarize(data).timestamp == commit.timestamp
         except Invalid:
             same = False
@@ -250,7 +252,7 @@ class Publishing:
             raise Broken(f"{name} is not the commit that was ratified")
 
     def _source(self, table_id: str, commit: CommitInfo) -> str | bytes:
-        known = self._contents.pop((table_id, commit.version), None)
+        known = self._contents.get((table_id, commit.version))
         return delta.staged_name(commit.file_name) if known is None else known
 
     async def _scan(self) -> bool:
