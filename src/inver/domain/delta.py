@@ -131,6 +131,7 @@ class CommitInfo(msgspec.Struct, frozen=True):
 CLUSTERING, ROW_TRACKING = "delta.clustering", "delta.rowTracking"
 _DOMAINS: dict[str, type[msgspec.Struct]] = {CLUSTERING: Clustering, ROW_TRACKING: RowTracking}
 _USUAL_NAME = re.compile(r"[0-9]{20}\.[0-9a-f-]{36}\.json").fullmatch
+_VERSION = re.compile(r"([0-9]{20})\.").match
 _decode_head = msgspec.json.Decoder(DeltaHead).decode
 
 
@@ -160,20 +161,29 @@ def check_commit_info(info: CommitInfo, field: str = "commit_info") -> None:
         and info.file_size > 0
         and info.file_modification_timestamp > 0
         and _USUAL_NAME(info.file_name)
+        and int(info.file_name[:20]) == info.version
     ):
         return
     for name in ("version", "timestamp", "file_size", "file_modification_timestamp"):
         if getattr(info, name) <= 0:
-            raise Invalid(f"{name} must be greater than 0", field=f"{field}.{name}")
-    check_file_name(info.file_name, f"{field}.file_name")
+            raise Invalid(f"the {name.replace('_', ' ')} must be greater than 0", field=f"{field}.{name}")
+    check_file_name(info.file_name, info.version, f"{field}.file_name")
 
 
-def check_file_name(name: str, field: str) -> None:
-    """One path segment: a staged commit lies in the table's own folder and nowhere else."""
+def check_file_name(name: str, version: int, field: str) -> None:
+    """One path segment: a staged commit lies in the table's own folder and nowhere else.
+
+    Readers take the version from a name that begins with one, whatever the catalog says of it.
+    """
     if not name or "/" in name or "\\" in name or name in (".", "..") or not name.endswith(".json"):
-        raise Invalid("file_name must be the name of one .json file", field=field)
+        raise Invalid("this must be the name of one .json file", field=field)
     if not name.isprintable() or len(name) > 255 or "%" in name:
-        raise Invalid("file_name has characters that no staged commit has", field=field)
+        raise Invalid("the name has characters that no staged commit has", field=field)
+    named = _VERSION(name)
+    if named is not None and int(named[1]) != version:
+        raise Invalid(
+            f"the name is one of version {int(named[1])}, the commit is version {version}", field=field
+        )
 
 
 def require_managed(
