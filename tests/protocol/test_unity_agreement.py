@@ -187,7 +187,7 @@ def test_an_external_table_points_only_into_itself(place: Place, shared_inver: I
     url = f"{V1}/catalogs/{place.catalog}/schemas/s/tables"
     answer = place.admin.post(url, json={**body, "uniform": outside})
     assert kind(answer) == INVALID
-    assert "metadata_location" in answer.text
+    assert "uniform.iceberg.metadata-location" in answer.text
     answer = place.admin.post(url, json={**body, "partition-columns": ["none"]})
     assert kind(answer) == INVALID
     assert "none" in answer.text

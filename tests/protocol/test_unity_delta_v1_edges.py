@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.fixtures.delta import DeltaTable, new_table
-from tests.fixtures.unity import Place, kind
+from tests.fixtures.delta import LONG_ID, DeltaTable, commit_file, new_table
+from tests.fixtures.unity import FEATURES, Place, first_actions, kind
 
 V1 = "/delta/v1"
 INVALID = (400, "InvalidParameterValueException")
+CHANGED = (409, "UpdateRequirementConflictException")
+FORMATS = "delta.universalFormat.enabledFormats"
+TRACKED = {"delta.rowTracking": {"rowIdHighWaterMark": 5}}
+CLUSTERED = {"delta.clustering": {"clusteringColumns": [["id"]]}}
+[ID] = LONG_ID
+DAY = {**ID, "name": "Day", "type": "date"}
 
 
 @pytest.fixture
@@ -34,6 +41,73 @@ def message(answer: httpx.Response) -> str:
     return told
 
 
+def struct(*fields: Any) -> dict[str, Any]:
+    return {"type": "struct", "fields": list(fields)}
+
+
+def protocol_of(*features: str) -> dict[str, Any]:
+    return {
+        "min-reader-version": 3,
+        "min-writer-version": 7,
+        "reader-features": [each for each in FEATURES if each != "inCommitTimestamp"],
+        "writer-features": [*FEATURES, *features],
+    }
+
+
+def creation(table: DeltaTable, **fields: Any) -> dict[str, Any]:
+    named = {name.replace("_", "-"): value for name, value in fields.items()}
+    return {
+        "name": table.name.rpartition(".")[2],
+        "location": table.location,
+        "table-type": "MANAGED",
+        "columns": struct(ID),
+        "protocol": protocol_of(),
+        "properties": first_actions(table)[1]["metaData"]["configuration"],
+        "last-commit-timestamp-ms": table.timestamp,
+        **named,
+    }
+
+
+def create(place: Place, table: DeltaTable, **fields: Any) -> httpx.Response:
+    url = f"{V1}/catalogs/{place.catalog}/schemas/s/tables"
+    return place.admin.post(url, json=creation(table, **fields))
+
+
+def external(place: Place, **fields: Any) -> DeltaTable:
+    """A table whose log belongs to others."""
+    folder = place.server.home.with_name("external") / place.catalog / "ext"
+    table = DeltaTable(place.admin, f"{place.schema}.ext", "", f"file://{folder}", ())
+    protocol = {"min-reader-version": 1, "min-writer-version": 2}
+    made = create(
+        place, table, **{"table_type": "EXTERNAL", "protocol": protocol, "properties": {}, **fields}
+    )
+    assert made.status_code == 200, made.text
+    table.id = made.json()["metadata"]["table-uuid"]
+    return table
+
+
+def staged(place: Place, *features: str, **domains: Any) -> DeltaTable:
+    """A staged table with these domains in version 0."""
+    table = place.staged("t", features=(*FEATURES, *features))
+    first = [*first_actions(table, features=(*FEATURES, *features)), *domain_actions(domains)]
+    first[0]["protocol"]["readerFeatures"] = protocol_of()["reader-features"]
+    table.put(f"_delta_log/{0:020d}.json", commit_file(table.timestamp, first, "CREATE TABLE"))
+    return table
+
+
+def domain_actions(domains: dict[str, Any]) -> list[dict[str, Any]]:
+    """As a commit file sets domains, and removes those of None."""
+    return [
+        {"domainMetadata": {"domain": name, "configuration": json.dumps(value or {}), "removed": not value}}
+        for name, value in domains.items()
+    ]
+
+
+def metadata_action(table: DeltaTable, **configuration: str) -> dict[str, Any]:
+    [_, action] = first_actions(table, configuration=configuration)
+    return action
+
+
 # --- commits ---
 
 
@@ -46,3 +120,72 @@ def test_a_staged_file_has_the_version_of_its_name(table: DeltaTable) -> None:
     data = (table.folder / "_delta_log/_staged_commits" / staged["file-name"]).read_bytes()
     table.put("_delta_log/_staged_commits/1.mine.json", data)
     assert table.commit({**staged, "file-name": "1.mine.json"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("changed", "field"),
+    [
+        ({"version": 0}, "commit.version"),
+        ({"timestamp": -1}, "commit.timestamp"),
+        ({"timestamp": 1}, "commit.timestamp"),
+        ({"file-size": 0}, "commit.file-size"),
+        ({"file-size": 1}, "commit.file-size"),
+        ({"file-modification-timestamp": 0}, "commit.file-modification-timestamp"),
+        ({"file-name": "../0.json"}, "commit.file-name"),
+        ({"file-name": "none.json"}, "commit.file-name"),
+    ],
+)
+def test_refusals_of_commits_name_the_field(table: DeltaTable, changed: dict[str, Any], field: str) -> None:
+    """In the words of this dialect."""
+    told = message(table.commit({**table.stage(1, []), **changed}))
+    assert told.startswith(f"{field}: ")
+    assert "_" not in told.replace("_delta_log", "").replace("_staged_commits", "")
+
+
+def test_other_refusals_name_the_field_too(place: Place, table: DeltaTable) -> None:
+    published = {"action": "set-latest-backfilled-version", "latest-published-version": 7}
+    assert message(update(table, published)).startswith("latest-published-version: ")
+    commit = add_commit(table, 1, uniform=uniform(table, 1))
+    assert message(update(table, commit)).startswith("uniform needs")
+    assert message(create(place, place.staged("u"), location="nowhere")).startswith("location 'nowhere'")
+    paths = {"location": "nowhere", "operation": "READ"}
+    answer = place.admin.get(f"{V1}/temporary-path-credentials", params=paths)
+    assert message(answer).startswith("location 'nowhere'")
+    ext = external(place)
+    assert "the commits of this table" in message(ext.commit(table.stage(1, [])))
+    assert message(update(ext, {**published, "latest-published-version": 0})).startswith("latest-published-")
+    histogram = {"sorted-bin-boundaries": [0, 9], "file-counts": [1], "total-bytes": [1, 1]}
+    path = "report.commit-report.file-size-histogram"
+    for wrong, field in (
+        ({}, "file-counts"),
+        ({"file-counts": [1, -1]}, "file-counts"),
+        ({"file-counts": [1, 1], "sorted-bin-boundaries": [0, 0]}, "sorted-bin-boundaries"),
+        ({"file-counts": [1, 1], "sorted-bin-boundaries": [1, 2]}, "sorted-bin-boundaries"),
+        ({"commit-version": 7}, "commit-version"),
+    ):
+        report = {"commit-report": {"file-size-histogram": {**histogram, **wrong}}}
+        answer = place.admin.post(table.url + "/metrics", json={"table-id": table.id, "report": report})
+        assert message(answer).startswith(f"{path}.{field}: "), answer.text
+
+
+# --- partition columns ---
+
+
+# --- Iceberg metadata ---
+
+
+def uniform(table: DeltaTable, version: int, base: int | None = None) -> dict[str, Any]:
+    iceberg = {
+        "metadata-location": f"{table.location}/metadata/{version}.metadata.json",
+        "converted-delta-version": version,
+        "converted-delta-timestamp": 1770656400000,
+    }
+    return {"iceberg": iceberg if base is None else {**iceberg, "base-converted-delta-version": base}}
+
+
+def converted(table: DeltaTable) -> int:
+    """Switch Iceberg metadata on, with version 1."""
+    on = {"action": "set-properties", "updates": {FORMATS: "iceberg"}}
+    file = metadata_action(table, **{FORMATS: "iceberg"})
+    assert update(table, on, add_commit(table, 1, file, uniform=uniform(table, 1))).status_code == 200
+    return 1

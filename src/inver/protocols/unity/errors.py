@@ -75,6 +75,16 @@ _CONFLICTS = {
     Reason.VERSION_GAP: _INVALID,
 }
 _ABORTED = _names(409, "ABORTED", "UpdateRequirementConflictException")
+# Services name a field in the words of the older dialects; its first part in those of delta/v1.
+_V1_FIELDS = {
+    "commit_info": "commit",
+    "commit_version": "report.commit-report.file-size-histogram.commit-version",
+    "file_size_histogram": "report.commit-report.file-size-histogram",
+    "latest_published_version": "latest-published-version",
+    "storage_location": "location",
+    "uniform": "uniform",
+    "url": "location",
+}
 _CHALLENGE = ((b"WWW-Authenticate", b"Bearer"),)
 
 
@@ -97,14 +107,24 @@ def names_of(error: Exception) -> Names:
     return _INTERNAL
 
 
-def message_of(error: Exception) -> str:
+def message_of(error: Exception, *, v1: bool = False) -> str:
     if not isinstance(error, errors.InverError):
         return "an unexpected error; see the log"
     text = error.message
     field = getattr(error, "field", None)
+    if field and v1:
+        named = _v1_field(field)
+        text = named + text[len(field) :] if text.startswith(field) else text
+        field = named
     if field and field not in text:
         text = f"{field}: {text}"
     return f"{text} ({error.fix})" if error.fix else text
+
+
+def _v1_field(field: str) -> str:
+    first, dot, rest = field.partition(".")
+    named = _V1_FIELDS.get(first)
+    return field if named is None else named + dot + rest.replace("_", "-")
 
 
 def render(error: Exception, request: Request | None) -> Response:
@@ -122,7 +142,7 @@ def render(error: Exception, request: Request | None) -> Response:
 def render_v1(error: Exception, request: Request | None) -> Response:
     """The envelope of delta/v1."""
     names = names_of(error)
-    body = {"error": {"message": message_of(error), "type": names.v1, "code": names.v1_status}}
+    body = {"error": {"message": message_of(error, v1=True), "type": names.v1, "code": names.v1_status}}
     return Response(names.v1_status, msgspec.json.encode(body), headers=_headers(names.v1_status))
 
 

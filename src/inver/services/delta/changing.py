@@ -61,7 +61,7 @@ def changed(
         check_uniform(full.table.location, properties, uniform)
         if info is not None and uniform.converted_version != info.version:
             raise Invalid(
-                "converted_delta_version must be the version of this commit",
+                "the converted version must be the version of this commit",
                 field="uniform.iceberg.converted_delta_version",
             )
         replacing["uniform"] = uniform
@@ -95,7 +95,7 @@ def check_uniform(location: str, properties: Mapping[str, str], uniform: Uniform
     root, place = Location.parse(location), Location.parse(uniform.metadata_location, field="uniform")
     if not root.contains(place) or root == place:
         raise Invalid(
-            "metadata_location must lie below the table's location", field="uniform.iceberg.metadata_location"
+            "the metadata must lie below the table's location", field="uniform.iceberg.metadata_location"
         )
 
 

@@ -321,7 +321,8 @@ class Commits:
         require_location(table, proposal.location)
         managed = is_managed_delta(table)
         if not managed and (proposal.info is not None or proposal.published is not None):
-            raise Invalid("the catalog does not manage the commits of this table", field="table_id")
+            field = "latest_published_version" if proposal.info is None else "commit_info"
+            raise Invalid("the catalog does not manage the commits of this table", field=field)
         if managed:
             self._places.of(table)
         return full

@@ -27,6 +27,6 @@ def check_report(table: Table, report: CommitReport) -> None:
     for name in ("file_counts", "total_bytes"):
         values = getattr(histogram, name)
         if len(values) != len(boundaries):
-            raise Invalid(f"{name} needs one value per boundary", field=f"file_size_histogram.{name}")
+            raise Invalid("one value is needed per boundary", field=f"file_size_histogram.{name}")
         if any(value < 0 for value in values):
-            raise Invalid(f"{name} must not be negative", field=f"file_size_histogram.{name}")
+            raise Invalid("no value may be negative", field=f"file_size_histogram.{name}")
