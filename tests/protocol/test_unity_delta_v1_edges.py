@@ -171,6 +171,52 @@ def test_other_refusals_name_the_field_too(place: Place, table: DeltaTable) -> N
 # --- partition columns ---
 
 
+def test_partition_columns_of_an_external_table_follow_its_changes(place: Place) -> None:
+    table = external(place, columns=struct(ID, DAY), partition_columns=["DAY"])
+
+    def shown() -> tuple[list[str], list[tuple[str, int | None]]]:
+        columns = place.get(f"/tables/{table.name}")["columns"]
+        told = [(column["name"], column.get("partition_index")) for column in columns]
+        return table.load()["metadata"]["partition-columns"], told
+
+    assert shown() == (["Day"], [("id", None), ("Day", 0)])
+    more = {"action": "set-columns", "columns": struct(ID, DAY, {**ID, "name": "more"})}
+    assert update(table, more).status_code == 200
+    assert shown() == (["Day"], [("id", None), ("Day", 0), ("more", None)])
+    both = {"action": "set-partition-columns", "partition-columns": ["ID", "day"]}
+    assert update(table, both).json()["metadata"]["partition-columns"] == ["id", "Day"]
+    assert shown() == (["id", "Day"], [("id", 0), ("Day", 1), ("more", None)])
+    without = {"action": "set-columns", "columns": struct(DAY)}
+    assert "'id'" in message(update(table, without))
+    none = {"action": "set-partition-columns", "partition-columns": []}
+    assert update(table, without, none).status_code == 200
+    assert shown() == ([], [("Day", None)])
+
+
+def test_a_table_of_the_older_dialect_keeps_its_partition_columns(place: Place) -> None:
+    folder = place.server.home.with_name("external") / place.catalog / "old"
+    columns = [
+        {"name": "id", "type_text": "bigint", "position": 0},
+        {"name": "day", "type_text": "date", "position": 1, "partition_index": 0},
+    ]
+    body = place.named("old", table_type="EXTERNAL", data_source_format="DELTA", columns=columns)
+    made = place.post("/tables", {**body, "storage_location": str(folder)})
+    table = DeltaTable(place.admin, f"{place.schema}.old", made["table_id"], str(folder), ())
+    wider = struct({**ID, "name": "more"}, {**DAY, "name": "day"})
+    after = update(table, {"action": "set-columns", "columns": wider}).json()["metadata"]
+    assert (after["columns"], after["partition-columns"]) == (wider, ["day"])
+
+
+def test_a_partition_column_is_there_once(place: Place) -> None:
+    table = place.staged("t", partition=("id", "ID"))
+    assert "twice" in message(create(place, table))
+    ext = external(place)
+    twice = {"action": "set-partition-columns", "partition-columns": ["id", "Id"]}
+    before = ext.load()
+    assert "twice" in message(update(ext, twice))
+    assert ext.load() == before
+
+
 # --- Iceberg metadata ---
 
 

@@ -46,7 +46,7 @@ class Altering:
 def _operation(full: FullTable, proposal: Proposal) -> ledger.AlterTable:
     require_published(full.table, proposal)
     assert proposal.changes is not None
-    head, definition = changed(full, None, proposal.changes, proposal.uniform)
+    head, definition = changed(full, proposal, proposal.changes)
     return ledger.AlterTable(
         table_id=full.table.id,
         expect_etag=full.table.etag if proposal.expect_etag is None else proposal.expect_etag,

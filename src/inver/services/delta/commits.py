@@ -259,7 +259,7 @@ class Commits:
         if summary is not None:
             changes = completed(changes, summary, full.details)
         if changes is not None or proposal.uniform is not None:
-            append = with_changes(append, full, info, changes or Changes(), proposal.uniform)
+            append = with_changes(append, full, proposal, changes or Changes())
         if proposal.expect_etag is not None:
             append = msgspec.structs.replace(append, expect_etag=proposal.expect_etag)
         if summary is not None:

@@ -160,7 +160,8 @@ class DeltaTables:
     ) -> Loaded:
         """An external table: its files and its log belong to others. `head` is what is known of the log."""
         if head is not None:
-            check_partitions(head.partition_columns, columns)
+            partition = check_partitions(head.partition_columns, columns)
+            head = msgspec.structs.replace(head, partition_columns=partition)
             if head.uniform is not None:
                 check_uniform(location, properties or {}, head.uniform)
         intent = CreateTable(
