@@ -235,3 +235,52 @@ def converted(table: DeltaTable) -> int:
     file = metadata_action(table, **{FORMATS: "iceberg"})
     assert update(table, on, add_commit(table, 1, file, uniform=uniform(table, 1))).status_code == 200
     return 1
+
+
+def test_iceberg_metadata_moves_with_the_data(table: DeltaTable) -> None:
+    """So who asserts an etag is not refused for it."""
+    converted(table)
+    before = table.load()["metadata"]
+    requirements = [
+        {"type": "assert-table-uuid", "uuid": table.id},
+        {"type": "assert-etag", "etag": before["etag"]},
+    ]
+    for version in (2, 3, 4):
+        commit = add_commit(table, version, uniform=uniform(table, version, version - 1))
+        # Without an etag it takes the short way.
+        required = {} if version == 3 else {"requirements": requirements}
+        answer = update(table, commit, **required)
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["uniform"] == uniform(table, version, version - 1)
+        after = answer.json()["metadata"]
+        for name in ("etag", "last-commit-version", "properties"):
+            assert after[name] == before[name], name
+        loaded = table.load()
+        assert loaded["uniform"] == answer.json()["uniform"]
+        assert loaded["metadata"] == after
+
+
+def test_iceberg_metadata_builds_on_what_stands(place: Place, table: DeltaTable) -> None:
+    on = {FORMATS: "iceberg"}
+    first = place.staged("new", configuration=on)
+    properties = metadata_action(first, **on)["metaData"]["configuration"]
+    refused = create(place, first, properties=properties, uniform=uniform(first, 0, 0))
+    assert "base-converted-delta-version" in message(refused)
+    converted(table)
+    for wrong in (0, 2, 7):
+        answer = update(table, add_commit(table, 2, uniform=uniform(table, 2, wrong)))
+        assert kind(answer) == CHANGED, answer.text
+    # Who does not build on anything has converted the whole table.
+    assert update(table, add_commit(table, 2, uniform=uniform(table, 2))).status_code == 200
+    assert update(table, add_commit(table, 3)).status_code == 200
+    answer = update(table, add_commit(table, 4, uniform=uniform(table, 4, 2)))
+    assert answer.json()["uniform"]["iceberg"]["converted-delta-version"] == 4
+
+
+def test_iceberg_metadata_that_is_switched_off_is_gone(table: DeltaTable) -> None:
+    converted(table)
+    off = {"action": "remove-properties", "removals": [FORMATS]}
+    answer = update(table, off, add_commit(table, 2, metadata_action(table)))
+    assert answer.status_code == 200, answer.text
+    assert "uniform" not in answer.json()
+    assert "uniform" not in table.load()

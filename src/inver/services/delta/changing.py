@@ -10,7 +10,7 @@ import msgspec
 from inver.domain import delta, ledger
 from inver.domain.delta import CommitInfo, DeltaHead, Uniform
 from inver.domain.locations import Location
-from inver.errors import Invalid
+from inver.errors import Invalid, PreconditionFailed
 from inver.ports import FullTable
 from inver.services.delta.types import Changes, Proposal
 
@@ -25,7 +25,8 @@ def with_changes(
     head, definition = changed(full, proposal, changes)
     # What was merged here was read at this etag.
     append = msgspec.structs.replace(append, head=_encode(head), expect_etag=full.table.etag)
-    if changes.only_row_tracking() and proposal.uniform is None:
+    if changes.only_row_tracking():
+        # Iceberg metadata and marks of row ids move with the data.
         return append
     return msgspec.structs.replace(append, definition=definition)
 
@@ -57,6 +58,9 @@ def changed(full: FullTable, proposal: Proposal, changes: Changes) -> tuple[Delt
         replacing["updated_timestamp"] = changes.snapshot_timestamp
     if uniform is not None:
         replacing["uniform"] = _next_uniform(full.table.location, head, properties, info, uniform)
+    elif not has_iceberg(properties):
+        # What nobody keeps up any more is not shown to readers.
+        replacing["uniform"] = None
     columns, partition = _columns(full, head, changes)
     if partition is not None:
         replacing["partition_columns"] = partition
@@ -94,6 +98,10 @@ def _next_uniform(
             "the converted version must be the version of this commit",
             field="uniform.iceberg.converted_delta_version",
         )
+    base, standing = uniform.base_version, head.uniform
+    if base is not None and (standing is None or standing.converted_version != base):
+        now = "not converted" if standing is None else f"converted up to version {standing.converted_version}"
+        raise PreconditionFailed(f"the Iceberg metadata builds on version {base}, and the table is {now}")
     return uniform
 
 
@@ -119,6 +127,15 @@ def check_uniform(location: str, properties: Mapping[str, str], uniform: Uniform
     if not root.contains(place) or root == place:
         raise Invalid(
             "the metadata must lie below the table's location", field="uniform.iceberg.metadata_location"
+        )
+
+
+def check_first_uniform(location: str, properties: Mapping[str, str], uniform: Uniform) -> None:
+    """The same for a new table, whose metadata builds on nothing."""
+    check_uniform(location, properties, uniform)
+    if uniform.base_version is not None:
+        raise Invalid(
+            "a new table has no metadata to build on", field="uniform.iceberg.base_converted_delta_version"
         )
 
 

@@ -13,7 +13,7 @@ from inver.domain.names import check_name
 from inver.domain.tables import Table
 from inver.errors import Invalid
 from inver.services.delta.agreement import fields_of_columns, fields_of_schema, folded, shape
-from inver.services.delta.changing import check_partitions, check_uniform, column_names
+from inver.services.delta.changing import check_first_uniform, check_partitions, column_names
 from inver.services.delta.types import NewTable
 
 _encode = msgspec.json.encode
@@ -90,7 +90,7 @@ def _first_head(table: Table, new: NewTable, summary: CommitSummary) -> tuple[De
         raise Invalid("the partition columns differ from those of version 0", field="partition-columns")
     properties = delta.stored_properties({**written, **new.properties})
     if new.uniform is not None:
-        check_uniform(table.location, properties, new.uniform)
+        check_first_uniform(table.location, properties, new.uniform)
         if new.uniform.converted_version > 1:
             raise Invalid("a new table has no such version", field="uniform.iceberg.converted-delta-version")
     read = {name: delta.read_domain(name, text) for name, text in summary.domains.items() if text is not None}

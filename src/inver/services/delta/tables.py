@@ -22,7 +22,7 @@ from inver.ports import FullTable, LogTail, ObjectStore, Store
 from inver.services.access import Access, missing
 from inver.services.context import Caller
 from inver.services.delta.chains import Chains
-from inver.services.delta.changing import check_partitions, check_uniform
+from inver.services.delta.changing import check_first_uniform, check_partitions
 from inver.services.delta.commits import Commits, require_location
 from inver.services.delta.first_version import finishing
 from inver.services.delta.reports import check_report
@@ -163,7 +163,7 @@ class DeltaTables:
             partition = check_partitions(head.partition_columns, columns)
             head = msgspec.structs.replace(head, partition_columns=partition)
             if head.uniform is not None:
-                check_uniform(location, properties or {}, head.uniform)
+                check_first_uniform(location, properties or {}, head.uniform)
         intent = CreateTable(
             name=name,
             format=format,
@@ -213,7 +213,11 @@ class DeltaTables:
     def follows(self, proposal: Proposal) -> bool:
         """Whether the table after this commit will be known without a look; it seldom is not, then."""
         info = proposal.info
-        return info is not None and self._chains.expects(proposal.table_id, info.version)
+        return (
+            info is not None
+            and proposal.uniform is None
+            and self._chains.expects(proposal.table_id, info.version)
+        )
 
     def followed(self, caller: Caller, proposal: Proposal, receipt: Receipt | None) -> Snapshot | None:
         """The table as this commit left it; None when it must be looked at."""
