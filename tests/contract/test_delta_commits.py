@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from inver.domain.delta import CLUSTERING, ROW_TRACKING, head_of
-from inver.domain.ledger import MAIN, Reason, Receipt, Transaction, Winner
+from inver.domain.delta import CLUSTERING, ROW_TRACKING, CommitInfo, head_of
+from inver.domain.ledger import MAIN, AlterTable, Reason, Receipt, Transaction, Winner
 from inver.domain.principals import ADMIN
 from inver.errors import Conflict, Invalid, PreconditionFailed
 from inver.formats.delta_commit import summarize
@@ -18,6 +20,8 @@ from inver.services.delta.types import Changes, Proposal
 from tests.fixtures.lake import Lake
 from tests.fixtures.ledger import admin, append, outcomes
 from tests.fixtures.waiting import PATIENCE_S
+
+TRACKED = {"rowIdHighWaterMark": 7}
 
 
 async def test_who_wants_a_version_that_is_being_decided_is_told_who_got_it(lake: Lake):
@@ -123,18 +127,26 @@ async def test_who_loses_to_a_change_of_metadata_has_lost_the_version(lake: Lake
     assert (again.replayed, again.transaction) == (True, won.transaction)
 
 
+def tracking(lake: Lake, version: int) -> tuple[CommitInfo, Changes]:
+    """A commit that marks how far row ids go."""
+    written = {"domain": ROW_TRACKING, "configuration": json.dumps(TRACKED), "removed": False}
+    info = lake.stage(version, "WRITE", {"domainMetadata": written})
+    return info, Changes(set_domains={ROW_TRACKING: TRACKED})
+
+
 async def test_a_mark_of_row_ids_does_not_undo_what_changed_meanwhile(lake: Lake):
-    tracked, clustered = {"rowIdHighWaterMark": 7}, {"clusteringColumns": [["id"]]}
-    info, changes = lake.stage(2), Changes(set_domains={ROW_TRACKING: tracked})
+    clustered = {"clusteringColumns": [["id"]]}
+    info, changes = tracking(lake, 2)
     late = await lake.prepare(info, changes)
-    change = Proposal(table_id=lake.id, changes=Changes(set_domains={CLUSTERING: clustered}))
-    await lake.services.delta.propose(await admin(lake.book.store), change)
+    head = head_of((await lake.book.table(lake.id)).head)
+    head = msgspec.structs.replace(head, domains={CLUSTERING: clustered})
+    await lake.book.decide(AlterTable(table_id=lake.id, head=msgspec.json.encode(head)))
     with pytest.raises(PreconditionFailed):
         await lake.book.decide(late)
     await lake.book.decide(await lake.prepare(info, changes))
     table = await lake.book.table(lake.id)
     assert table.version == 2
-    assert head_of(table.head).domains == {ROW_TRACKING: tracked, CLUSTERING: clustered}
+    assert head_of(table.head).domains == {ROW_TRACKING: TRACKED, CLUSTERING: clustered}
 
 
 @pytest.mark.parametrize("operation", ["a\x1fb", "\x1f", "\ufeff", "\U0001f600", "NULL", "{}", "\\", "'"])
@@ -157,8 +169,7 @@ async def test_a_file_with_what_no_database_keeps_is_refused(lake: Lake):
 
 async def test_a_change_of_metadata_undoes_no_mark_of_row_ids(lake: Lake, monkeypatch: pytest.MonkeyPatch):
     """The commit moves the mark without the etag, between the look at the table and the change."""
-    tracked, clustered = {"rowIdHighWaterMark": 7}, {"clusteringColumns": [["id"]]}
-    commit = await lake.prepare(lake.stage(2), Changes(set_domains={ROW_TRACKING: tracked}))
+    commit = await lake.prepare(*tracking(lake, 2))
     decide = lake.book.store.decide
 
     async def late(transaction: Transaction) -> Receipt:
@@ -167,8 +178,9 @@ async def test_a_change_of_metadata_undoes_no_mark_of_row_ids(lake: Lake, monkey
         return await decide(transaction)
 
     monkeypatch.setattr(lake.book.store, "decide", late)
-    change = Proposal(table_id=lake.id, changes=Changes(set_domains={CLUSTERING: clustered}))
+    change = Proposal(table_id=lake.id, changes=Changes(comment="ours"))
     await lake.services.delta.propose(await admin(lake.book.store), change)
-    table = await lake.book.table(lake.id)
-    assert table.version == 2
-    assert head_of(table.head).domains == {ROW_TRACKING: tracked, CLUSTERING: clustered}
+    full = await lake.book.store.full_table(lake.id)
+    assert full is not None
+    assert (full.table.version, full.details.comment) == (2, "ours")
+    assert head_of(full.table.head).domains == {ROW_TRACKING: TRACKED}

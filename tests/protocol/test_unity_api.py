@@ -553,8 +553,9 @@ def test_uniform_metadata_is_kept_with_a_commit(place: Place, timestamp: str | i
     }
     uniform = {"uniform": {"iceberg": iceberg}}
     assert code(place.admin.post("/delta/commit", json={**proposal(table, 1), **uniform}))[0] == 400
-    enabled = {**properties(table), "delta.universalFormat.enabledFormats": "iceberg"}
-    body = {**metadata_commit(table, 1), "metadata": {"id": NOBODY, "properties": enabled}, **uniform}
+    switch = {"delta.universalFormat.enabledFormats": "iceberg"}
+    metadata = {"id": NOBODY, "properties": {**properties(table), **switch}}
+    body = {**metadata_commit(table, 1, configuration=switch), "metadata": metadata, **uniform}
     place.post("/delta/commit", body)
     assert table.load()["uniform"]["iceberg"]["converted-delta-timestamp"] == 1770656400000
 

@@ -69,6 +69,24 @@ def metadata_action(table: DeltaTable, *features: str, **changed: Any) -> list[d
     return [metadata]
 
 
+def set_protocol(action: dict[str, Any]) -> dict[str, Any]:
+    """What the request says of a protocol that is in the file."""
+    written = action["protocol"]
+    protocol = {
+        "min-reader-version": written["minReaderVersion"],
+        "min-writer-version": written["minWriterVersion"],
+        "reader-features": written["readerFeatures"],
+        "writer-features": written["writerFeatures"],
+    }
+    return {"action": "set-protocol", "protocol": protocol}
+
+
+def domain_action(name: str, configuration: Any = None) -> dict[str, Any]:
+    """A domain as a commit file sets it, or removes it."""
+    text = json.dumps(configuration or {})
+    return {"domainMetadata": {"domain": name, "configuration": text, "removed": configuration is None}}
+
+
 # --- configuration ---
 
 
@@ -325,15 +343,18 @@ def test_a_commit_answers_what_loading_would(place: Place, table: DeltaTable) ->
     same(table.commit(table.stage(4, [])))
     legacy(5)
     same(table.commit(table.stage(6, [])))
+    [protocol, _] = metadata_action(table, "domainMetadata", "rowTracking")
+    same(update(table, set_protocol(protocol), add_commit(table, 7, protocol)))
     tracked = {"delta.rowTracking": {"rowIdHighWaterMark": 99}}
     before = table.load()["metadata"]["etag"]
-    same(update(table, {"action": "set-domain-metadata", "updates": tracked}, add_commit(table, 7)))
+    file = domain_action("delta.rowTracking", tracked["delta.rowTracking"])
+    same(update(table, {"action": "set-domain-metadata", "updates": tracked}, add_commit(table, 8, file)))
     assert table.load()["metadata"]["etag"] == before
-    same(table.commit(table.stage(8, [])))
-    staged = table.stage(9, [])
+    same(table.commit(table.stage(9, [])))
+    staged = table.stage(10, [])
     same(table.commit(staged))
     same(table.commit(staged))
-    same(table.commit(table.stage(10, [])))
+    same(table.commit(table.stage(11, [])))
     assert table.load()["metadata"]["properties"]["delta.rowTracking.rowIdHighWaterMark"] == "99"
 
 
@@ -388,29 +409,18 @@ def test_metadata_actions_in_one_commit(place: Place, table: DeltaTable) -> None
     file = metadata_action(
         table, "clustering", "domainMetadata", "rowTracking", configuration={"mine": "1"}, fields=nested()
     )
-    protocol = file[0]["protocol"]
+    domains = {
+        "delta.clustering": {"clusteringColumns": [["id"], ["tags", "x"]]},
+        "delta.rowTracking": {"rowIdHighWaterMark": 41},
+    }
     answer = update(
         table,
         {"action": "set-table-comment", "comment": "ours"},
         {"action": "set-columns", "columns": NESTED},
         {"action": "set-properties", "updates": {"mine": "1", "gone": "2"}},
-        {
-            "action": "set-protocol",
-            "protocol": {
-                "min-reader-version": 3,
-                "min-writer-version": 7,
-                "reader-features": protocol["readerFeatures"],
-                "writer-features": protocol["writerFeatures"],
-            },
-        },
-        {
-            "action": "set-domain-metadata",
-            "updates": {
-                "delta.clustering": {"clusteringColumns": [["id"], ["tags", "x"]]},
-                "delta.rowTracking": {"rowIdHighWaterMark": 41},
-            },
-        },
-        add_commit(table, 2, *file),
+        set_protocol(file[0]),
+        {"action": "set-domain-metadata", "updates": domains},
+        add_commit(table, 2, *file, *(domain_action(*each) for each in domains.items())),
     )
     assert answer.status_code == 200, answer.text
     metadata = answer.json()["metadata"]
@@ -429,7 +439,12 @@ def test_metadata_actions_in_one_commit(place: Place, table: DeltaTable) -> None
         {"action": "remove-properties", "removals": ["gone"]},
         {"action": "remove-domain-metadata", "domains": ["delta.clustering"]},
         {"action": "set-table-comment", "comment": None},
-        add_commit(table, 3, *metadata_action(table, configuration={"mine": "1"})),
+        add_commit(
+            table,
+            3,
+            *metadata_action(table, configuration={"mine": "1"}),
+            domain_action("delta.clustering"),
+        ),
     )
     shown = answer.json()["metadata"]["properties"]
     assert "gone" not in shown
@@ -439,7 +454,8 @@ def test_metadata_actions_in_one_commit(place: Place, table: DeltaTable) -> None
 
     tracked = {"delta.rowTracking": {"rowIdHighWaterMark": 99}}
     before = table.load()["metadata"]
-    answer = update(table, {"action": "set-domain-metadata", "updates": tracked}, add_commit(table, 4))
+    file = [domain_action(*each) for each in tracked.items()]
+    answer = update(table, {"action": "set-domain-metadata", "updates": tracked}, add_commit(table, 4, *file))
     after = answer.json()["metadata"]
     assert after["properties"]["delta.rowTracking.rowIdHighWaterMark"] == "99"
     assert (after["etag"], after["last-commit-version"]) == (before["etag"], before["last-commit-version"])

@@ -168,6 +168,98 @@ def test_other_refusals_name_the_field_too(place: Place, table: DeltaTable) -> N
         assert message(answer).startswith(f"{path}.{field}: "), answer.text
 
 
+def test_a_domain_needs_its_feature(place: Place) -> None:
+    for domains, feature in ((TRACKED, "rowTracking"), (CLUSTERED, "clustering")):
+        [name] = domains
+        assert feature in message(create(place, staged(place, **domains), domain_metadata=domains))
+        table = staged(place, "domainMetadata", feature, **domains)
+        protocol = protocol_of("domainMetadata", feature)
+        made = create(place, table, domain_metadata=domains, protocol=protocol)
+        assert made.status_code == 200, made.text
+        place.admin.delete(table.url)
+        plain = new_table(place.admin, f"{place.schema}.plain")
+        before = plain.load()
+        commit = add_commit(plain, 1, *domain_actions(domains))
+        asked = {"action": "set-domain-metadata", "updates": domains}
+        told = message(update(plain, asked, commit))
+        assert name in told
+        assert feature in told
+        assert plain.load() == before
+        place.admin.delete(plain.url)
+    ext = external(place)
+    assert "clustering" in message(update(ext, {"action": "set-domain-metadata", "updates": CLUSTERED}))
+
+
+def test_domains_are_those_of_the_file(place: Place) -> None:
+    table = staged(place, "domainMetadata", "rowTracking", "clustering", **TRACKED, **CLUSTERED)
+    protocol = protocol_of("domainMetadata", "rowTracking", "clustering")
+    other = {"delta.rowTracking": {"rowIdHighWaterMark": 6}}
+    assert "delta.rowTracking" in message(create(place, table, domain_metadata=other, protocol=protocol))
+    made = create(place, table, domain_metadata={**TRACKED, **CLUSTERED}, protocol=protocol)
+    assert made.status_code == 200, made.text
+    before = table.load()
+    elsewhere = {"delta.clustering": {"clusteringColumns": [["day"]]}}
+    gone = {"action": "remove-domain-metadata", "domains": ["delta.clustering"]}
+    for written, asked in (
+        ({}, {"action": "set-domain-metadata", "updates": other}),
+        ({}, {"action": "set-domain-metadata", "updates": elsewhere}),
+        (CLUSTERED, {"action": "set-domain-metadata", "updates": elsewhere}),
+        ({"delta.clustering": None}, {"action": "set-domain-metadata", "updates": CLUSTERED}),
+        ({}, gone),
+        (CLUSTERED, gone),
+    ):
+        [name] = asked.get("updates") or asked["domains"]
+        answer = update(table, asked, add_commit(table, 1, *domain_actions(written)))
+        assert name in message(answer)
+        assert table.load() == before
+    answer = update(table, gone, add_commit(table, 1, *domain_actions({"delta.clustering": None})))
+    assert "clusteringColumns" not in answer.json()["metadata"]["properties"]
+
+
+def test_properties_of_delta_are_those_of_the_file(table: DeltaTable) -> None:
+    key = "delta.appendOnly"
+    on, off = (
+        {"action": "set-properties", "updates": {key: "true"}},
+        {
+            "action": "remove-properties",
+            "removals": [key],
+        },
+    )
+    before = table.load()
+    for actions in ([], [metadata_action(table)]):
+        assert key in message(update(table, on, add_commit(table, 1, *actions)))
+        assert table.load() == before
+    file = metadata_action(table, **{key: "true"})
+    assert update(table, on, add_commit(table, 1, file)).status_code == 200
+    assert update(table, on, add_commit(table, 2)).status_code == 200
+    assert key in message(update(table, off, add_commit(table, 3)))
+    answer = update(table, off, add_commit(table, 3, metadata_action(table)))
+    assert key not in answer.json()["metadata"]["properties"]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"action": "set-columns", "columns": struct(ID, DAY)},
+        {"action": "set-partition-columns", "partition-columns": ["id"]},
+        {"action": "set-protocol", "protocol": protocol_of("appendOnly")},
+        {"action": "set-domain-metadata", "updates": CLUSTERED},
+        {"action": "remove-domain-metadata", "domains": ["delta.clustering"]},
+        {"action": "set-properties", "updates": {"delta.appendOnly": "true"}},
+        {"action": "remove-properties", "removals": ["delta.enableInCommitTimestamps"]},
+    ],
+    ids=lambda asked: asked["action"],
+)
+def test_what_is_in_the_log_changes_with_a_commit(table: DeltaTable, asked: dict[str, Any]) -> None:
+    before = table.load()
+    assert "commit" in message(update(table, asked))
+    assert table.load() == before
+    comment = {"action": "set-table-comment", "comment": "ours"}
+    own = {"action": "set-properties", "updates": {"team": "ours", "delta.lastUpdateVersion": "7"}}
+    after = update(table, comment, own).json()["metadata"]
+    assert after["properties"] == {**before["metadata"]["properties"], "team": "ours"}
+
+
 # --- partition columns ---
 
 

@@ -130,6 +130,7 @@ class CommitInfo(msgspec.Struct, frozen=True):
 
 CLUSTERING, ROW_TRACKING = "delta.clustering", "delta.rowTracking"
 _DOMAINS: dict[str, type[msgspec.Struct]] = {CLUSTERING: Clustering, ROW_TRACKING: RowTracking}
+_FEATURES_OF_DOMAINS = {CLUSTERING: "clustering", ROW_TRACKING: "rowTracking"}
 _USUAL_NAME = re.compile(r"[0-9]{20}\.[0-9a-f-]{36}\.json").fullmatch
 _VERSION = re.compile(r"([0-9]{20})\.").match
 _decode_head = msgspec.json.Decoder(DeltaHead).decode
@@ -218,6 +219,18 @@ def require_managed(
     for key, value in REQUIRED_PROPERTIES.items():
         if properties.get(key) != value:
             raise Invalid(f"the property {key} must be {value}", field=key)
+
+
+def require_features(protocol: Protocol, domains: Iterable[str]) -> None:
+    """A domain of Delta is that of a feature, without which no reader looks at it."""
+    for name in domains:
+        feature = _FEATURES_OF_DOMAINS.get(name)
+        if feature is not None and feature not in protocol.writer_features:
+            raise Invalid(
+                f"the domain {name} needs the table feature {feature}",
+                field=name,
+                fix="add it to the protocol",
+            )
 
 
 def stored_properties(properties: Mapping[str, str]) -> dict[str, str]:

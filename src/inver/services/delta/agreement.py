@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from inver.domain import delta, ledger
-from inver.domain.delta import CLUSTERING, CommitSummary
+from inver.domain.delta import CLUSTERING, ROW_TRACKING, CommitSummary
 from inver.domain.tables import Table, TableDetails
 from inver.errors import Invalid
 from inver.services.delta.types import Changes
@@ -33,6 +33,8 @@ def completed(changes: Changes | None, summary: CommitSummary, before: TableDeta
     found: dict[str, Any] = {}
     if summary.metadata is not None:
         found.update(_properties(told, summary.metadata.properties, before.properties))
+    else:
+        _require_standing(told, before.properties)
     if summary.protocol is not None and told.protocol is msgspec.UNSET:
         found["protocol"] = summary.protocol
     if summary.metadata is not None and told.partition_columns is msgspec.UNSET:
@@ -75,6 +77,38 @@ def compare(table: Table, append: ledger.Append, summary: CommitSummary) -> None
         )
 
 
+def compare_domains(table: Table, told: Changes, summary: CommitSummary) -> None:
+    """The domains that the catalog knows are set and removed by the file, too."""
+    before = delta.head_of(table.head).domains
+    for name in (CLUSTERING, ROW_TRACKING):
+        if name not in told.set_domains and name not in told.remove_domains:
+            continue
+        written = before.get(name)
+        if name in summary.domains:
+            text = summary.domains[name]
+            written = None if text is None else delta.read_domain(name, text)
+        if folded(told.set_domains.get(name)) != folded(written):
+            raise Invalid(f"the staged commit has another {name} than the request", field=name)
+
+
+def require_catalog_only(told: Changes) -> None:
+    """What readers and writers take from the log changes with a commit, which is in the log."""
+    parts = {"columns": told.columns, "partition-columns": told.partition_columns, "protocol": told.protocol}
+    found = [name for name, value in parts.items() if value is not msgspec.UNSET]
+    found += [*told.set_domains, *told.remove_domains]
+    found += [key for key in (*told.set_properties, *told.remove_properties) if _is_of_log(key)]
+    if found:
+        raise Invalid(
+            f"the {found[0]} of a managed table change with a commit",
+            field=found[0],
+            fix="send the change together with the commit that makes it",
+        )
+
+
+def _is_of_log(key: str) -> bool:
+    return key.startswith("delta.") and bool(delta.stored_properties({key: ""}))
+
+
 def _properties(told: Changes, written: Mapping[str, str], before: Mapping[str, str]) -> dict[str, Any]:
     """What of the file's properties the request leaves out; it may know more of them than the file.
 
@@ -86,12 +120,25 @@ def _properties(told: Changes, written: Mapping[str, str], before: Mapping[str, 
     for key, value in written.items():
         if said.get(key, value) != value or key in told.remove_properties:
             raise Invalid(f"the staged commit has another {key} than the request", field=key)
+    for key, value in said.items():
+        if key not in written and _is_of_log(key) and before.get(key) != value:
+            raise Invalid(f"the staged commit does not have the {key} of the request", field=key)
     more = {
         key: value
         for key, value in written.items()
         if key not in said and (key not in _REQUIRED if whole else before.get(key) != value)
     }
     return {"properties" if whole else "set_properties": {**said, **more}} if more else {}
+
+
+def _require_standing(told: Changes, before: Mapping[str, str]) -> None:
+    """What Delta reads from the metadata does not change where the file has none."""
+    said = told.properties if isinstance(told.properties, dict) else told.set_properties
+    changing = {key for key, value in said.items() if before.get(key) != value}
+    changing |= {key for key in told.remove_properties if key in before}
+    for key in sorted(changing):
+        if _is_of_log(key):
+            raise Invalid(f"the staged commit has no metadata, and so no other {key}", field=key)
 
 
 def fields_of_schema(schema: bytes) -> list[dict[str, Any]]:

@@ -9,10 +9,11 @@ import msgspec
 from inver.clock import Clock
 from inver.domain import ledger
 from inver.domain.ledger import Reason, Receipt, Transaction
-from inver.domain.tables import Table
+from inver.domain.tables import Table, is_managed_delta
 from inver.errors import Conflict, Invalid, Unavailable
 from inver.ports import FullTable, Store
 from inver.services.context import Caller
+from inver.services.delta.agreement import require_catalog_only
 from inver.services.delta.changing import changed
 from inver.services.delta.types import Proposal
 
@@ -46,6 +47,8 @@ class Altering:
 def _operation(full: FullTable, proposal: Proposal) -> ledger.AlterTable:
     require_published(full.table, proposal)
     assert proposal.changes is not None
+    if is_managed_delta(full.table):
+        require_catalog_only(proposal.changes)
     head, definition = changed(full, proposal, proposal.changes)
     return ledger.AlterTable(
         table_id=full.table.id,

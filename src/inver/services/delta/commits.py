@@ -27,7 +27,7 @@ from inver.errors import Conflict, Invalid, NotFound, PreconditionFailed
 from inver.ports import FullTable, Store
 from inver.services.access import Access, missing
 from inver.services.context import Caller
-from inver.services.delta.agreement import compare, completed, is_plain
+from inver.services.delta.agreement import compare, compare_domains, completed, is_plain
 from inver.services.delta.altering import Altering, require_published
 from inver.services.delta.attempts import Attempt, hand_on
 from inver.services.delta.changing import with_changes
@@ -264,6 +264,8 @@ class Commits:
             append = msgspec.structs.replace(append, expect_etag=proposal.expect_etag)
         if summary is not None:
             compare(table, append, summary)
+            if proposal.changes is not None:
+                compare_domains(table, proposal.changes, summary)
         return append
 
     def _decide(self, caller: Caller, append: ledger.Append) -> Awaitable[Receipt]:

@@ -95,7 +95,11 @@ def _first_head(table: Table, new: NewTable, summary: CommitSummary) -> tuple[De
             raise Invalid("a new table has no such version", field="uniform.iceberg.converted-delta-version")
     read = {name: delta.read_domain(name, text) for name, text in summary.domains.items() if text is not None}
     domains = {name: value for name, value in read.items() if value is not None}
+    delta.require_features(summary.protocol, new.domains)
     _check_clustering(new, domains.get(delta.CLUSTERING), written)
+    tracked = new.domains.get(delta.ROW_TRACKING)
+    if tracked is not None and tracked != domains.get(delta.ROW_TRACKING):
+        raise Invalid("the mark of row ids differs from that of version 0", field=delta.ROW_TRACKING)
     head = DeltaHead(
         protocol=summary.protocol,
         partition_columns=partition,
