@@ -108,7 +108,37 @@ def metadata_action(table: DeltaTable, **configuration: str) -> dict[str, Any]:
     return action
 
 
+# --- requests ---
+
+
+# --- creation ---
+
+
+def test_a_creation_is_what_version_0_says(place: Place) -> None:
+    text = {**ID, "name": "text", "type": "string"}
+    both = tuple({"type_json": json.dumps(field)} for field in (ID, text))
+    table = place.staged("t", fields=both)
+    for wrong in (struct(), struct(ID), struct(text, ID), struct(ID, {**text, "type": "long"})):
+        assert "columns" in message(create(place, table, columns=wrong))
+    protocol = protocol_of()
+    for features in (protocol["reader-features"][:-1], [*protocol["reader-features"], "inCommitTimestamp"]):
+        wrong_protocol = {**protocol, "reader-features": features}
+        answer = create(place, table, columns=struct(ID, text), protocol=wrong_protocol)
+        assert "reader feature" in message(answer)
+    made = create(place, table, columns=struct({**ID, "name": "ID"}, text))
+    assert made.status_code == 200, made.text
+
+
 # --- commits ---
+
+
+def test_a_protocol_has_the_reader_features_of_the_file(table: DeltaTable) -> None:
+    [written, _] = first_actions(table, features=(*FEATURES, "deletionVectors"))
+    asked = {**protocol_of("deletionVectors"), "reader-features": written["protocol"]["readerFeatures"]}
+    wrong = {"action": "set-protocol", "protocol": protocol_of("deletionVectors")}
+    assert "reader features" in message(update(table, wrong, add_commit(table, 1, written)))
+    right = {"action": "set-protocol", "protocol": asked}
+    assert update(table, right, add_commit(table, 1, written)).status_code == 200
 
 
 def test_a_staged_file_has_the_version_of_its_name(table: DeltaTable) -> None:
@@ -376,3 +406,6 @@ def test_iceberg_metadata_that_is_switched_off_is_gone(table: DeltaTable) -> Non
     assert answer.status_code == 200, answer.text
     assert "uniform" not in answer.json()
     assert "uniform" not in table.load()
+
+
+# --- metrics ---

@@ -86,7 +86,7 @@ class TableRoutes:
             NewTable(
                 name=(body.catalog_name, body.schema_name, body.name),
                 location=body.storage_location,
-                columns=cols.encode(columns),
+                columns=cols.encode(columns) if columns else None,
                 properties=body.properties or {},
                 comment=body.comment,
                 # Not every client marks them; the table's own log always does.

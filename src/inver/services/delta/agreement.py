@@ -67,6 +67,8 @@ def compare(table: Table, append: ledger.Append, summary: CommitSummary) -> None
         declared.min_writer,
     ) != (written.min_reader, written.min_writer):
         raise Invalid("the staged commit has another protocol than the request", field="protocol")
+    if summary.protocol is not None and set(declared.reader_features) != set(written.reader_features):
+        raise Invalid("the staged commit has other reader features than the request", field="protocol")
     metadata = summary.metadata
     if metadata is not None and metadata.properties.get(delta.TABLE_ID) != table.id:
         raise Invalid(f"the staged commit has another {delta.TABLE_ID}", field=delta.TABLE_ID)

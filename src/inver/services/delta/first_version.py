@@ -66,6 +66,10 @@ def _first_head(table: Table, new: NewTable, summary: CommitSummary) -> tuple[De
             raise Invalid(
                 "the table features differ from those in version 0", field="delta.feature." + min(odd)
             )
+        if new.protocol is not None and set(declared.reader_features) != set(
+            summary.protocol.reader_features
+        ):
+            raise Invalid("the reader features differ from those in version 0", field="protocol")
         for kind in ("Reader", "Writer"):
             name = f"min_{kind.lower()}"
             if getattr(declared, name) != getattr(summary.protocol, name):
@@ -132,11 +136,10 @@ def _first_columns(new: NewTable, summary: CommitSummary) -> bytes:
     assert summary.metadata is not None
     fields = fields_of_schema(summary.metadata.schema)
     check_partitions(summary.metadata.partition_columns, _encode(fields))
-    told = fields_of_columns(new.columns)
-    if not told:
+    if new.columns is None:
         return _encode(fields)
     try:
-        same = _types(told) == _types(fields)
+        same = _types(fields_of_columns(new.columns)) == _types(fields)
     except (AttributeError, RecursionError):
         same = False
     if not same:
@@ -144,8 +147,8 @@ def _first_columns(new: NewTable, summary: CommitSummary) -> bytes:
     return new.columns
 
 
-def _types(fields: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    return {str(field["name"]).lower(): shape(field["type"]) for field in fields}
+def _types(fields: Sequence[Mapping[str, Any]]) -> list[tuple[str, Any]]:
+    return [(str(field["name"]).lower(), shape(field["type"])) for field in fields]
 
 
 def _first_payload(head: DeltaHead, size: int) -> bytes:

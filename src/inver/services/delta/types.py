@@ -20,12 +20,13 @@ class Staged(msgspec.Struct, frozen=True):
 class NewTable(msgspec.Struct, frozen=True, kw_only=True):
     """A staged table whose version 0 is written. `columns` is the JSON that is kept and shown.
 
-    `protocol` is None where the dialect says it in properties (`delta.feature.*`).
+    What is None the request does not say: the protocol where the dialect has it in properties
+    (`delta.feature.*`), and the columns where the file alone has them.
     """
 
     name: tuple[str, ...]
     location: str
-    columns: bytes = b"[]"
+    columns: bytes | None = None
     properties: dict[str, str] = {}
     comment: str | None = None
     protocol: Protocol | None = None
