@@ -13,7 +13,7 @@ import pytest
 from inver.domain.delta import CLUSTERING, ROW_TRACKING, CommitInfo, head_of
 from inver.domain.ledger import MAIN, AlterTable, Reason, Receipt, Transaction, Winner
 from inver.domain.principals import ADMIN
-from inver.errors import Conflict, Invalid, PreconditionFailed
+from inver.errors import Broken, Conflict, Invalid, PreconditionFailed
 from inver.formats.delta_commit import summarize
 from inver.services.delta.publishing import GLANCE, Publishing
 from inver.services.delta.types import Changes, Proposal
@@ -90,6 +90,16 @@ async def test_a_published_file_that_is_another_is_not_marked(lake: Lake):
     lake.publish(second)
     (lake.log / f"{3:020d}.json").write_bytes(b"{}\n")
     assert (await lake.propose(lake.stage(4), published=3)).published == 2
+
+
+async def test_a_commit_that_is_lost_is_no_missing_table(lake: Lake):
+    """Clients take what is not found for the table itself."""
+    [staged] = (lake.log / "_staged_commits").iterdir()
+    staged.unlink()
+    notice = Proposal(table_id=lake.id, published=1)
+    with pytest.raises(Broken):
+        await lake.services.delta.propose(await admin(lake.book.store), notice)
+    assert (await lake.book.table(lake.id)).published < 1
 
 
 async def test_every_table_is_found_again_however_many_cannot_be_published(

@@ -409,3 +409,11 @@ def test_iceberg_metadata_that_is_switched_off_is_gone(table: DeltaTable) -> Non
 
 
 # --- metrics ---
+
+
+def test_reports_of_other_catalogs_versions_are_taken(place: Place) -> None:
+    table = external(place)
+    histogram = {"sorted-bin-boundaries": [0], "file-counts": [0], "total-bytes": [0], "commit-version": 41}
+    report = {"commit-report": {"num-files-added": 0, "file-size-histogram": histogram}}
+    answer = place.admin.post(table.url + "/metrics", json={"table-id": table.id, "report": report})
+    assert answer.status_code == 204, answer.text

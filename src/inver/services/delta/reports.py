@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from inver.domain.tables import Table
+from inver.domain.tables import Table, is_managed_delta
 from inver.errors import Invalid
 from inver.services.delta.types import CommitReport
 
@@ -14,7 +14,9 @@ def check_report(table: Table, report: CommitReport) -> None:
         value = getattr(report, name)
         if isinstance(value, int) and value < 0:
             raise Invalid(f"{name} must not be negative", field=name)
-    if report.version is not None and report.version > table.version:
+    # Of the tables of others the catalog does not know which versions there are.
+    known = is_managed_delta(table)
+    if known and report.version is not None and report.version > table.version:
         raise Invalid(f"version {report.version} does not exist", field="commit_version")
     histogram = report.histogram
     if histogram is None:
