@@ -111,6 +111,23 @@ def metadata_action(table: DeltaTable, **configuration: str) -> dict[str, Any]:
 # --- requests ---
 
 
+def test_who_may_make_an_external_table_may_write_its_files_first(place: Place) -> None:
+    maker = place.person(("CREATE EXTERNAL TABLE", "metastore", "metastore"))
+    folder = place.server.home.with_name("external") / place.catalog / "new"
+
+    def keys(location: str, operation: str) -> httpx.Response:
+        params = {"location": location, "operation": operation}
+        return maker.get(f"{V1}/temporary-path-credentials", params=params)
+
+    [vended] = keys(f"file://{folder}", "READ_WRITE").json()["storage-credentials"]
+    assert (vended["prefix"], vended["operation"]) == (f"file://{folder}", "READ_WRITE")
+    denied = (403, "PermissionDeniedException")
+    assert kind(keys(f"file://{folder}", "READ")) == denied
+    table = external(place)
+    assert kind(keys(table.location, "READ_WRITE")) == denied
+    assert kind(keys(f"file://{folder.parent}", "READ_WRITE")) == denied
+
+
 # --- creation ---
 
 

@@ -114,6 +114,15 @@ class Credentials:
             raise Forbidden("there are no keys to a folder that contains tables")
         return await self._vend(self._placement.external(url, "url"), access)
 
+    async def for_new_table(self, caller: Caller, url: str, access: StorageAccess) -> Vended:
+        """For a path that is to become an external table: who may make one may write its files first."""
+        try:
+            return await self.for_path(caller, url, PathUse(access))
+        except Forbidden:
+            if access is StorageAccess.READ:
+                raise
+            return await self.for_path(caller, url, PathUse.CREATE_TABLE)
+
     async def _vend(self, location: Location, access: StorageAccess) -> Vended:
         return Vended(location.text, access, await self._vendor.vend(location, access))
 

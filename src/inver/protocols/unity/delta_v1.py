@@ -22,7 +22,7 @@ from inver.protocols.unity.locating import Locating
 from inver.services import intents as ask
 from inver.services.catalogs import Catalogs
 from inver.services.context import Caller
-from inver.services.credentials import Credentials, PathUse
+from inver.services.credentials import Credentials
 from inver.services.delta.tables import DeltaTables
 from inver.services.delta.types import Loaded, NewTable, Proposal, Snapshot
 from inver.services.names import TableRef
@@ -221,8 +221,8 @@ class DeltaRoutes:
         return secret({"storage-credentials": [answers.storage_credential(vended)]})
 
     async def path_credentials(self, request: Request) -> Response:
-        use = PathUse(table_access(required(request, "operation")))
-        vended = await self._credentials.for_path(caller(request), required(request, "location"), use)
+        access = table_access(required(request, "operation"))
+        vended = await self._credentials.for_new_table(caller(request), required(request, "location"), access)
         return secret({"storage-credentials": [answers.storage_credential(vended)]})
 
     async def metrics(self, request: Request) -> Response:
