@@ -111,6 +111,36 @@ def metadata_action(table: DeltaTable, **configuration: str) -> dict[str, Any]:
 # --- requests ---
 
 
+@pytest.mark.parametrize(
+    "versions", ["", "2.0", "1", "1.", "1.x", "11.0", "one", ",", "2.0 1.0"], ids=lambda each: each or "none"
+)
+def test_a_version_of_the_protocol_is_agreed_on(place: Place, versions: str) -> None:
+    def config(**params: str) -> httpx.Response:
+        return place.admin.get(f"{V1}/config", params={"catalog": place.catalog, **params})
+
+    assert "protocol-versions" in message(config(**{"protocol-versions": versions}))
+    assert "protocol-versions" in message(config())
+    for good in ("1.0", "1.7", "2.3, 1.1", f"{versions},1.0"):
+        assert config(**{"protocol-versions": good}).json()["protocol-version"] == "1.0"
+
+
+@pytest.mark.parametrize("uuid", ["", "x", "{}", "01a1ec74c13770b897b89cf98dd8b1b4"])
+def test_what_is_no_uuid_is_no_conflict(table: DeltaTable, uuid: str) -> None:
+    """Nothing that changes would make it right."""
+    requirements = [{"type": "assert-table-uuid", "uuid": uuid}]
+    comment = {"action": "set-table-comment", "comment": "ours"}
+    for action in (comment, add_commit(table, 1)):
+        assert "uuid" in message(update(table, action, requirements=requirements))
+
+
+@pytest.mark.parametrize("domains", [{}, {"delta.clustering": None}])
+def test_setting_no_domain_is_refused(place: Place, domains: dict[str, Any]) -> None:
+    table = external(place)
+    before = table.load()
+    assert "domain" in message(update(table, {"action": "set-domain-metadata", "updates": domains}))
+    assert table.load() == before
+
+
 def test_who_may_make_an_external_table_may_write_its_files_first(place: Place) -> None:
     maker = place.person(("CREATE EXTERNAL TABLE", "metastore", "metastore"))
     folder = place.server.home.with_name("external") / place.catalog / "new"

@@ -13,6 +13,7 @@ import msgspec
 
 from inver.domain.delta import CommitInfo
 from inver.domain.tables import Table, TableKind
+from inver.domain.uuids import is_uuid
 from inver.errors import Invalid, PreconditionFailed
 from inver.protocols.unity import columns as cols
 from inver.protocols.unity import delta_wire as wire
@@ -71,6 +72,8 @@ class Updating(msgspec.Struct, frozen=True):
                     given["comment"] = action.comment or None
                 case wire.SetDomainMetadata():
                     given["set_domains"] = action.updates.domains()
+                    if not given["set_domains"]:
+                        raise Invalid("set-domain-metadata sets no domain", field="updates")
                 case wire.RemoveDomainMetadata():
                     given["remove_domains"] = tuple(action.domains)
                 case wire.UpdateSnapshotVersion():
@@ -108,6 +111,8 @@ def read_update(body: wire.Update) -> Updating:
     table = requirements.get(wire.AssertTableUuid)
     if table is None:
         raise Invalid("assert-table-uuid is required", field="requirements")
+    if not is_uuid(table.uuid):
+        raise Invalid("the uuid of assert-table-uuid is no UUID", field="requirements")
     etag = requirements.get(wire.AssertEtag)
     return Updating(table.uuid.lower(), None if etag is None else etag.etag, actions)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable
 from contextlib import AbstractAsyncContextManager
 
@@ -36,6 +37,8 @@ _rename = msgspec.json.Decoder(wire.Rename).decode
 _metrics = msgspec.json.Decoder(wire.Metrics).decode
 
 PROTOCOL_VERSION = "1.0"
+# A client names the newest version it speaks of each major one, and speaks those before it.
+_SPOKEN = re.compile(r"1\.[0-9]+").fullmatch
 SCHEMA = "/catalogs/{catalog}/schemas/{schema}"
 TABLE = SCHEMA + "/tables/{table}"
 
@@ -78,8 +81,8 @@ class DeltaRoutes:
 
     async def config(self, request: Request) -> Response:
         await self._catalogs.get(caller(request), required(request, "catalog"))
-        versions = request.param("protocol-versions")
-        if versions is not None and not any(each.strip().startswith("1.") for each in versions.split(",")):
+        versions = required(request, "protocol-versions")
+        if not any(_SPOKEN(each.strip()) for each in versions.split(",")):
             raise Invalid(
                 f"no version of {versions[:100]!r} is spoken here; {PROTOCOL_VERSION} is",
                 field="protocol-versions",
@@ -105,7 +108,7 @@ class DeltaRoutes:
         make = self._finish if body.table_type == TableKind.MANAGED else self._register
         async with self._inside(request):
             loaded = await make(request, body, columns)
-        return self._answer(await self._delta.changed_snapshot(caller(request), loaded.table.id))
+        return await self._changed(caller(request), loaded.table.id)
 
     async def _register(self, request: Request, body: wire.Create, columns: list[cols.Column]) -> Loaded:
         return await self._delta.register(
@@ -189,7 +192,7 @@ class DeltaRoutes:
             return self._answer(await self._delta.changed_snapshot(asks, table_id))
         except NotFound:
             # It is applied; to say that the table is not there would say that it is not.
-            raise OutcomeUnknown("the update is applied, and the table was dropped after it") from None
+            raise OutcomeUnknown("the request is applied, and the table was dropped after it") from None
 
     async def exists(self, request: Request) -> Response:
         await self._table(request)
