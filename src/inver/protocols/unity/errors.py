@@ -82,6 +82,7 @@ _V1_FIELDS = {
     "file_size_histogram": "report.commit-report.file-size-histogram",
     "latest_published_version": "latest-published-version",
     "storage_location": "location",
+    "to": "new-name",
     "uniform": "uniform",
     "url": "location",
 }
@@ -114,7 +115,7 @@ def message_of(error: Exception, *, v1: bool = False) -> str:
     field = getattr(error, "field", None)
     if field and v1:
         named = _v1_field(field)
-        text = named + text[len(field) :] if text.startswith(field) else text
+        text = named + text[len(field) :] if text.startswith(field + " ") else text
         field = named
     if field and field not in text:
         text = f"{field}: {text}"

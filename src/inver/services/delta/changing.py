@@ -65,7 +65,7 @@ def changed(full: FullTable, proposal: Proposal, changes: Changes) -> tuple[Delt
     if partition is not None:
         replacing["partition_columns"] = partition
     after = msgspec.structs.replace(head, **replacing)
-    if proposal.changes is not None:
+    if head.managed and proposal.changes is not None:
         delta.require_features(after.protocol, proposal.changes.set_domains)
     if head.managed:
         delta.require_managed(full.table.id, after.protocol, properties)

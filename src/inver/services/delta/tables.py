@@ -162,7 +162,6 @@ class DeltaTables:
         if head is not None:
             partition = check_partitions(head.partition_columns, columns)
             head = msgspec.structs.replace(head, partition_columns=partition)
-            delta.require_features(head.protocol, head.domains)
             if head.uniform is not None:
                 check_first_uniform(location, properties or {}, head.uniform)
         intent = CreateTable(
