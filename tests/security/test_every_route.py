@@ -302,7 +302,7 @@ UNITY_ROWS: dict[str, Row] = {
 
 V1_TABLE = "/catalogs/{catalog}/schemas/{schema}/tables/{table}"
 V1_ROWS: dict[str, Row] = {
-    "GET /config": Row(query=given(catalog="main")),
+    "GET /config": Row(query=given(**{"catalog": "main", "protocol-versions": "1.0"})),
     "POST /catalogs/{catalog}/schemas/{schema}/staging-tables": Row(NESTED, body=given(name="fresh")),
     "POST /catalogs/{catalog}/schemas/{schema}/tables": Row(
         NESTED,
