@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -344,6 +345,28 @@ def test_what_is_in_the_log_changes_with_a_commit(table: DeltaTable, asked: dict
     own = {"action": "set-properties", "updates": {"team": "ours", "delta.lastUpdateVersion": "7"}}
     after = update(table, comment, own).json()["metadata"]
     assert after["properties"] == {**before["metadata"]["properties"], "team": "ours"}
+
+
+def test_changes_that_require_no_state_are_no_conflict(table: DeltaTable) -> None:
+    """Each is applied to what the others made of the table."""
+
+    def own(number: int) -> httpx.Response:
+        return update(table, {"action": "set-properties", "updates": {f"k{number}": str(number)}})
+
+    def commit(version: int) -> httpx.Response:
+        key = {"mine": str(version)}
+        file = metadata_action(table, **key)
+        return update(table, {"action": "set-properties", "updates": key}, add_commit(table, version, file))
+
+    with ThreadPoolExecutor(6) as pool:
+        others = [pool.submit(own, number) for number in range(40)]
+        commits = [commit(version) for version in range(1, 9)]
+        answers = [*commits, *(other.result() for other in others)]
+    assert [answer.status_code for answer in answers] == [200] * 48, [answer.text for answer in answers]
+    after = table.load()
+    assert after["latest-table-version"] == after["metadata"]["last-commit-version"] == 8
+    expected = {f"k{number}": str(number) for number in range(40)} | {"mine": "8"}
+    assert after["metadata"]["properties"].items() >= expected.items()
 
 
 # --- partition columns ---

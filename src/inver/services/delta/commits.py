@@ -28,7 +28,7 @@ from inver.ports import FullTable, Store
 from inver.services.access import Access, missing
 from inver.services.context import Caller
 from inver.services.delta.agreement import compare, compare_domains, completed, is_plain
-from inver.services.delta.altering import Altering, require_published
+from inver.services.delta.altering import Altering, require_published, was_overtaken
 from inver.services.delta.attempts import Attempt, hand_on
 from inver.services.delta.changing import with_changes
 from inver.services.delta.places import Place, Places
@@ -80,10 +80,10 @@ class Commits:
             delta.check_commit_info(info)
         if published is not None and published < 0:
             raise Invalid("the published version must not be negative", field="latest_published_version")
-        if info is None and proposal.changes is None:
-            return self._notice(caller, proposal)
-        if info is None:
+        if info is None and proposal.changes is not None:
             return self._altering.alter(caller, proposal)
+        if info is None:
+            return self._notice(caller, proposal)
         place = self._known_place(caller, proposal, info)
         if place is None:
             return self._commit(caller, proposal, info)
@@ -237,6 +237,15 @@ class Commits:
     # --- the whole way ---
 
     async def _commit(self, caller: Caller, proposal: Proposal, info: CommitInfo) -> Receipt:
+        try:
+            return await self._prepared(caller, proposal, info)
+        except PreconditionFailed as error:
+            if not was_overtaken(proposal, error):
+                raise
+        # What it was merged with has changed since, of which it has never spoken.
+        return await self._altering.in_turn(proposal, lambda: self._prepared(caller, proposal, info))
+
+    async def _prepared(self, caller: Caller, proposal: Proposal, info: CommitInfo) -> Receipt:
         append = await self.prepare(caller, proposal, info)
         return await self._decided(proposal, info, b"", self._decide(caller, append))
 
