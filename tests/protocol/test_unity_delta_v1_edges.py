@@ -173,6 +173,7 @@ def test_a_creation_is_what_version_0_says(place: Place) -> None:
         wrong_protocol = {**protocol, "reader-features": features}
         answer = create(place, table, columns=struct(ID, text), protocol=wrong_protocol)
         assert "reader feature" in message(answer)
+    assert "last-commit-timestamp-ms" in message(create(place, table, last_commit_timestamp_ms=-1))
     made = create(place, table, columns=struct({**ID, "name": "ID"}, text))
     assert made.status_code == 200, made.text
     # The older dialects have the positions of columns, which need not be those of the log.
@@ -496,3 +497,18 @@ def test_reports_of_other_catalogs_versions_are_taken(place: Place) -> None:
     report = {"commit-report": {"num-files-added": 0, "file-size-histogram": histogram}}
     answer = place.admin.post(table.url + "/metrics", json={"table-id": table.id, "report": report})
     assert answer.status_code == 204, answer.text
+
+
+def test_a_count_of_zero_is_kept(place: Place, table: DeltaTable) -> None:
+    table.append(1)
+    histogram = {"sorted-bin-boundaries": [0], "file-counts": [0], "total-bytes": [0], "commit-version": 0}
+    report = {"num-files-added": 0, "num-rows-updated": 0, "file-size-histogram": histogram}
+    body = {"table-id": table.id, "report": {"commit-report": report}}
+    place.admin.post(table.url + "/metrics", json=body).raise_for_status()
+    with place.server.client() as management:
+        url = f"/catalogs/{place.catalog}/schemas/s/tables/t/metrics"
+        [kept] = management.get(url).raise_for_status().json()["reports"]
+    assert kept["version"] == 0
+    assert kept["report"]["files_added"] == kept["report"]["rows_updated"] == 0
+    assert kept["report"]["histogram"]["file_counts"] == [0]
+    assert "rows_inserted" not in kept["report"]

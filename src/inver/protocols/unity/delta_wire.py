@@ -96,7 +96,7 @@ class Create(Body):
     columns: dict[str, Any]
     protocol: Protocol
     properties: Properties
-    last_commit_timestamp_ms: Long
+    last_commit_timestamp_ms: Count
     comment: Text | None = None
     partition_columns: Names | None = None
     domain_metadata: Domains | None = None

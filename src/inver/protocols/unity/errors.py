@@ -75,7 +75,7 @@ _CONFLICTS = {
     Reason.VERSION_GAP: _INVALID,
 }
 _ABORTED = _names(409, "ABORTED", "UpdateRequirementConflictException")
-# Services name a field in the words of the older dialects; its first part in those of delta/v1.
+# Services name fields in the words of the older dialects. By the first part of such a name: that of delta/v1.
 _V1_FIELDS = {
     "commit_info": "commit",
     "commit_version": "report.commit-report.file-size-histogram.commit-version",
