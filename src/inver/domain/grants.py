@@ -70,7 +70,6 @@ _SCHEMA = (
         P.CREATE_VOLUME,
         P.CREATE_EXTERNAL_VOLUME,
         P.CREATE_MODEL,
-        P.CREATE_MANAGED_STORAGE,
     }
 )
 _CATALOG = _SCHEMA | {P.USE_CATALOG}
@@ -87,6 +86,7 @@ _METASTORE = frozenset(
         P.CREATE_FLOW,
         P.CREATE_STORAGE_CREDENTIAL,
         P.CREATE_EXTERNAL_LOCATION,
+        P.CREATE_MANAGED_STORAGE,
         P.READ_FILES,
         P.WRITE_FILES,
         P.MAINTAIN,
@@ -128,6 +128,7 @@ class Action(StrEnum):
     CREATE_SCHEMA = "create-schema"
     CREATE_TABLE = "create-table"
     CREATE_EXTERNAL_TABLE = "create-external-table"
+    CREATE_MANAGED_STORAGE = "create-managed-storage"
     READ_FILES = "read-files"
     WRITE_FILES = "write-files"
     LOAD = "load"
@@ -166,6 +167,7 @@ RULES: dict[Action, Rule] = {
     Action.CREATE_SCHEMA: Rule(frozenset({P.CREATE_SCHEMA}), inside=True),
     Action.CREATE_TABLE: Rule(frozenset({P.CREATE_TABLE}), inside=True),
     Action.CREATE_EXTERNAL_TABLE: Rule(frozenset({P.CREATE_EXTERNAL_TABLE}), inside=True),
+    Action.CREATE_MANAGED_STORAGE: Rule(frozenset({P.CREATE_MANAGED_STORAGE})),
     Action.READ_FILES: Rule(frozenset({P.READ_FILES}), changes=False),
     Action.WRITE_FILES: Rule(frozenset({P.WRITE_FILES})),
     Action.LOAD: Rule(frozenset({P.SELECT, P.MODIFY, P.MAINTAIN}), changes=False),

@@ -69,7 +69,7 @@ class Catalogs:
             name=check_name(name, "name"),
             comment=comment,
             properties=properties or {},
-            storage_root=_root(storage_root),
+            storage_root=await self._root(caller, storage_root),
         )
         await self._decide(caller, operation)
         return await self._names.catalog(name)
@@ -150,7 +150,7 @@ class Catalogs:
             name=check_name(path[-1], "name"),
             comment=comment,
             properties=properties or {},
-            storage_root=_root(storage_root),
+            storage_root=await self._root(caller, storage_root),
         )
         await self._decide(caller, operation, keyed)
         return await self._names.schema(catalog, path)
@@ -215,6 +215,13 @@ class Catalogs:
         await self._access.require(caller, action, chain, shown)
         return schema, chain
 
+    async def _root(self, caller: Caller, storage_root: str | None) -> str | None:
+        """Whoever chooses a root has the server write below it and give out keys to what lies there."""
+        if storage_root is None:
+            return None
+        await self._access.require(caller, Action.CREATE_MANAGED_STORAGE, METASTORE_CHAIN)
+        return Location.parse(storage_root, field="storage_root").canonical
+
     async def _new_owner(self, caller: Caller, chain: Chain, changes: Changes) -> str | msgspec.UnsetType:
         return await new_owner(self._store, self._access, caller, chain, changes.owner)
 
@@ -256,7 +263,3 @@ async def _visible_page(
         if len(found) >= limit or len(page) < MAX_PAGE:
             return found[:limit]
         after = page[-1].name
-
-
-def _root(storage_root: str | None) -> str | None:
-    return None if storage_root is None else Location.parse(storage_root, field="storage_root").canonical
