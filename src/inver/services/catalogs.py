@@ -81,17 +81,17 @@ class Catalogs:
         if not isinstance(new_name, msgspec.UnsetType):
             await self._access.require(caller, Action.CREATE_CATALOG, METASTORE_CHAIN)
             name = new_name
-        await self._decide(
-            caller,
-            ledger.AlterCatalog(
-                id=catalog.id,
-                expect_etag=etag,
-                name=new_name,
-                comment=changes.comment,
-                properties=changes.properties,
-                owner=owner,
-            ),
+        operation = ledger.AlterCatalog(
+            id=catalog.id,
+            expect_etag=etag,
+            name=new_name,
+            comment=changes.comment,
+            properties=changes.properties,
+            owner=owner,
         )
+        if operation == ledger.AlterCatalog(id=catalog.id):
+            return catalog
+        await self._decide(caller, operation)
         return await self._names.catalog(name)
 
     async def drop(self, caller: Caller, name: str, etag: int | None) -> None:
@@ -171,18 +171,17 @@ class Catalogs:
             # It takes a name in its place, as a new schema there would.
             await self._access.require(caller, Action.CREATE_SCHEMA, chain[1:])
             path = (*path[:-1], new_name)
-        await self._decide(
-            caller,
-            ledger.AlterSchema(
-                id=schema.id,
-                expect_etag=etag,
-                name=new_name,
-                comment=changes.comment,
-                properties=changes.properties,
-                owner=owner,
-            ),
-            keyed,
+        operation = ledger.AlterSchema(
+            id=schema.id,
+            expect_etag=etag,
+            name=new_name,
+            comment=changes.comment,
+            properties=changes.properties,
+            owner=owner,
         )
+        if keyed is None and operation == ledger.AlterSchema(id=schema.id):
+            return schema
+        await self._decide(caller, operation, keyed)
         return await self._names.schema(catalog, path)
 
     async def drop_schema(

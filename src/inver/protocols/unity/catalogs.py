@@ -7,7 +7,18 @@ import msgspec
 from inver.domain.securables import Catalog, Schema
 from inver.protocols.http import Request, Response, Route
 from inver.protocols.unity import wire
-from inver.protocols.unity.coding import EMPTY, NamesOf, caller, decode, flag, full_name, ok, page, required
+from inver.protocols.unity.coding import (
+    EMPTY,
+    NamesOf,
+    caller,
+    decode,
+    flag,
+    full_name,
+    new_name,
+    ok,
+    page,
+    required,
+)
 from inver.services.cascade import Cascade
 from inver.services.catalogs import Catalogs, Changes
 
@@ -42,7 +53,7 @@ class CatalogRoutes:
     async def create_catalog(self, request: Request) -> Response:
         body = decode(request, _create_catalog)
         made = await self._catalogs.create(
-            caller(request), body.name, body.comment, body.properties, body.storage_root
+            caller(request), new_name(body.name), body.comment, body.properties, body.storage_root
         )
         return await self._catalog(made)
 
@@ -75,11 +86,12 @@ class CatalogRoutes:
     async def create_schema(self, request: Request) -> Response:
         body = decode(request, _create_schema)
         asks = caller(request)
+        name = new_name(body.name)
         catalog = await self._catalogs.get(asks, body.catalog_name)
         made = await self._catalogs.create_schema(
             asks,
             body.catalog_name,
-            (body.name,),
+            (name,),
             body.comment,
             body.properties,
             body.storage_root,
@@ -113,11 +125,14 @@ class CatalogRoutes:
         return await self._schema(changed, catalog)
 
     async def drop_schema(self, request: Request) -> Response:
+        asks = caller(request)
         catalog, name = full_name(request.args[0], 2)
         if flag(request, "force"):
-            await self._cascade.drop_schema(caller(request), catalog, (name,))
+            # What is missing is told in the same words with and without force.
+            await self._catalogs.schema(asks, catalog, (name,))
+            await self._cascade.drop_schema(asks, catalog, (name,))
         else:
-            await self._catalogs.drop_schema(caller(request), catalog, (name,), None)
+            await self._catalogs.drop_schema(asks, catalog, (name,), None)
         return EMPTY
 
     async def _catalog(self, catalog: Catalog) -> Response:
@@ -137,5 +152,5 @@ def _changes(body: wire.Update) -> Changes:
         unset if body.comment is None else body.comment,
         unset if body.properties is None else body.properties,
         unset if body.owner is None else body.owner,
-        unset if body.new_name is None else body.new_name,
+        unset if body.new_name is None else new_name(body.new_name, "new_name"),
     )

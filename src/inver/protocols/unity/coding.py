@@ -7,6 +7,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
+from inver.domain.names import check_name
 from inver.errors import Invalid
 from inver.protocols.http import Request, Response
 from inver.protocols.http import decode as decode_body
@@ -51,6 +52,17 @@ def full_name(text: str, parts: int, field: str = "full_name") -> tuple[str, ...
         shape = ".".join(("catalog", "schema", "table")[:parts])
         raise Invalid(f"{text[:300]!r} is not a full name of the form {shape}", field=field)
     return names
+
+
+def new_name(text: str, field: str = "name") -> str:
+    """A name that is to be given: with a dot in it, nobody could call it by its full name."""
+    if "." in text:
+        raise Invalid(
+            f"{field} {text[:300]!r} contains '.', which separates the parts of full names",
+            field=field,
+            fix="choose a name without it",
+        )
+    return check_name(text, field)
 
 
 def required(request: Request, name: str) -> str:

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import msgspec
 
+from inver.domain.locations import Location
 from inver.domain.tables import Format, Table, TableKind
 from inver.errors import Invalid, Unsupported
 from inver.protocols.http import Request, Response, Route
 from inver.protocols.unity import columns as cols
 from inver.protocols.unity import wire
-from inver.protocols.unity.coding import EMPTY, caller, decode, flag, full_name, ok, page, required
+from inver.protocols.unity.coding import (
+    EMPTY,
+    caller,
+    decode,
+    flag,
+    full_name,
+    new_name,
+    ok,
+    page,
+    required,
+)
 from inver.protocols.unity.habits import duckdb_reads, is_duckdb
 from inver.protocols.unity.locating import Locating
 from inver.services import intents as ask
@@ -55,6 +66,7 @@ class TableRoutes:
     async def stage(self, request: Request) -> Response:
         body = decode(request, _stage)
         asks = caller(request)
+        new_name(body.name)
         async with self._locating.inside(asks, body.catalog_name, (body.schema_name,)):
             staged = await self._delta.stage(asks, (body.catalog_name, body.schema_name, body.name))
         return ok(
@@ -70,6 +82,7 @@ class TableRoutes:
     async def create(self, request: Request) -> Response:
         body = decode(request, _create)
         kind = _kind(body.table_type)
+        new_name(body.name)
         if body.storage_location is None:
             raise Invalid("storage_location is required", field="storage_location")
         columns = cols.from_infos(body.columns or [])
@@ -96,15 +109,21 @@ class TableRoutes:
 
     async def _register(self, request: Request, body: wire.CreateTable, columns: list[cols.Column]) -> Loaded:
         assert body.storage_location is not None
-        return await self._delta.register(
-            caller(request),
-            (body.catalog_name, body.schema_name, body.name),
-            body.storage_location,
-            _format(body.data_source_format),
-            cols.encode(columns),
-            body.properties or {},
-            body.comment,
-        )
+        Location.parse(body.storage_location, field="storage_location")
+        try:
+            return await self._delta.register(
+                caller(request),
+                (body.catalog_name, body.schema_name, body.name),
+                body.storage_location,
+                _format(body.data_source_format),
+                cols.encode(columns),
+                body.properties or {},
+                body.comment,
+            )
+        except Invalid as error:
+            # Elsewhere it is called by a shorter name.
+            error.field = "storage_location" if error.field == "location" else error.field
+            raise
 
     async def get(self, request: Request) -> Response:
         asks = caller(request)
@@ -138,11 +157,10 @@ class TableRoutes:
             if getattr(body, field) is not msgspec.UNSET:
                 fix = "change the table itself with an engine; a commit tells the catalog of it"
                 raise Invalid(f"{field} cannot be changed here", field=field, fix=fix)
-        table = TableRef(name=name)
-        intents: list[ask.Intent] = [ask.AlterTable(table=table, comment=body.comment, owner=body.owner)]
-        if isinstance(body.new_name, str):
-            intents.append(ask.RenameTable(table=table, to=(*name[:2], body.new_name)))
+        intents = _intents(TableRef(name=name), body)
         async with self._locating.inside(asks, name[0], name[1:2]):
+            if not intents:
+                return ok(wire.TableInfo.of(await self._delta.load(asks, TableRef(name=name))))
             receipt = await self._transactions.decide(asks, intents)
         return ok(wire.TableInfo.of(await self._delta.changed(receipt.results[0].subject)))
 
@@ -152,6 +170,18 @@ class TableRoutes:
         async with self._locating.inside(asks, name[0], name[1:2]):
             await self._transactions.decide(asks, [ask.DropTable(table=TableRef(name=name))])
         return EMPTY
+
+
+def _intents(table: TableRef, body: wire.UpdateTable) -> list[ask.Intent]:
+    """Only what is asked for: who renames a table has not altered it."""
+    assert table.name is not None
+    found: list[ask.Intent] = []
+    if body.comment is not msgspec.UNSET or body.owner is not msgspec.UNSET:
+        found.append(ask.AlterTable(table=table, comment=body.comment, owner=body.owner))
+    if isinstance(body.new_name, str):
+        to = (*table.name[:2], new_name(body.new_name, "new_name"))
+        found.append(ask.RenameTable(table=table, to=to))
+    return found
 
 
 def _kind(text: str) -> TableKind:

@@ -1,0 +1,173 @@
+"""What Unity clients need around managed tables, where its edges are: names, no changes, force, paging."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+from tests.fixtures.unity import Place, code
+
+INVALID = (400, "INVALID_ARGUMENT")
+INVALID_MANAGED = (400, "INVALID_PARAMETER_VALUE")
+
+
+def external(place: Place, name: str, **fields: Any) -> dict[str, Any]:
+    """The request that registers an external table below the root of such tables."""
+    root = place.server.home.with_name("external") / place.catalog
+    return place.named(
+        name,
+        **{
+            "table_type": "EXTERNAL",
+            "data_source_format": "DELTA",
+            "columns": [],
+            "storage_location": f"file://{root}/{name}",
+            **fields,
+        },
+    )
+
+
+def events(place: Place, *subjects: str) -> list[str]:
+    """What has happened to these, oldest first."""
+    found: list[str] = []
+    after = "0"
+    with place.server.client() as management:
+        while page := management.get("/events", params={"after": after, "limit": 1000}).json()["events"]:
+            found += [each["type"] for each in page if each["subject"] in subjects]
+            after = page[-1]["id"]
+    return found
+
+
+# --- names ---
+
+
+@pytest.mark.parametrize("name", ["a.b", ".a", "a.", ".", "..", "a..b"])
+def test_a_name_that_no_full_name_could_say_is_refused(place: Place, name: str) -> None:
+    table = place.table()
+    asked: list[tuple[str, str, dict[str, Any], str]] = [
+        ("POST", "/catalogs", {"name": name}, "name"),
+        ("POST", "/schemas", {"name": name, "catalog_name": place.catalog}, "name"),
+        ("POST", "/staging-tables", place.named(name), "name"),
+        ("POST", "/tables", external(place, name, storage_location="file:///x"), "name"),
+        ("POST", "/tables", place.creation(place.staged("staged"), name=name), "name"),
+        ("PATCH", f"/catalogs/{place.catalog}", {"new_name": name}, "new_name"),
+        ("PATCH", f"/schemas/{place.schema}", {"new_name": name}, "new_name"),
+        ("PATCH", f"/tables/{place.schema}.t", {"new_name": name}, "new_name"),
+    ]
+    for method, path, body, field in asked:
+        answer = place.admin.request(method, path, json=body)
+        assert code(answer) in (INVALID, INVALID_MANAGED), (method, path)
+        assert answer.json()["message"].startswith(f"{field} "), answer.text
+    assert place.get(f"/tables/{place.schema}.t")["table_id"] == table.id
+    assert [each["name"] for each in place.get(f"/schemas?catalog_name={place.catalog}")["schemas"]] == ["s"]
+    assert [each["name"] for each in place.get(tables_of(place))["tables"]] == ["t"]
+
+
+def tables_of(place: Place) -> str:
+    return f"/tables?catalog_name={place.catalog}&schema_name=s"
+
+
+@pytest.mark.parametrize("name", ["", " a", "a\tb", "x" * 256, "\u200b"])
+def test_a_wrong_new_name_is_called_by_its_field(place: Place, name: str) -> None:
+    place.table()
+    for path in (f"/catalogs/{place.catalog}", f"/schemas/{place.schema}", f"/tables/{place.schema}.t"):
+        answer = place.admin.patch(path, json={"new_name": name, "comment": "lost"})
+        assert code(answer) in (INVALID, INVALID_MANAGED)
+        assert answer.json()["message"].startswith("new_name "), answer.text
+        assert "comment" not in place.get(path)
+
+
+def test_names_with_every_other_character_are_found_again(place: Place) -> None:
+    for name in ("a/b", "a%2Fb", "a b", "a+b", "a?b#c", "'\"`", "Größe", "💥", "*"):
+        made = place.post("/schemas", {"name": name, "catalog_name": place.catalog})
+        path = "/schemas/" + quote(made["full_name"], safe="")
+        assert place.get(path) == made
+        assert place.send("DELETE", path) == {}
+
+
+def test_names_are_the_same_whatever_their_case_and_normal_form(place: Place) -> None:
+    place.post("/schemas", {"name": "Straße", "catalog_name": place.catalog})
+    place.post("/schemas", {"name": "caf\u00e9", "catalog_name": place.catalog})
+    for same in ("STRASSE", "straSSe", "CAF\u00c9", "cafe\u0301"):
+        answer = place.admin.post("/schemas", json={"name": same, "catalog_name": place.catalog})
+        assert code(answer) == (400, "SCHEMA_ALREADY_EXISTS"), same
+
+
+def test_a_wrong_location_is_called_by_its_field(place: Place) -> None:
+    for location in ("", "/", "/etc", "file:///x/../y", "s3://nobody/x", "http://169.254.169.254/x"):
+        answer = place.admin.post("/tables", json=external(place, "x", storage_location=location))
+        assert code(answer) == INVALID_MANAGED, location
+        assert answer.json()["message"].startswith("storage_location"), answer.text
+
+
+# --- changes that change nothing ---
+
+
+def test_a_change_of_nothing_leaves_no_trace(place: Place) -> None:
+    table = place.table()
+    paths = (f"/catalogs/{place.catalog}", f"/schemas/{place.schema}", f"/tables/{place.schema}.t")
+    etag = table.load()["metadata"]["etag"]
+    before = [place.get(path) for path in paths]
+    ids = (before[0]["id"], before[1]["schema_id"], table.id)
+    seen = events(place, *ids)
+    assert len(seen) >= 3
+    for path, shown in zip(paths, before, strict=True):
+        assert place.send("PATCH", path, {}) == shown
+        assert place.send("PATCH", path, {"new_name": shown["name"]}) == shown
+        assert place.get(path) == shown
+    assert events(place, *ids) == seen
+    assert table.load()["metadata"]["etag"] == etag
+    # It takes the right to change all the same.
+    reader = place.visitor("SELECT")
+    for path in paths[:2]:
+        assert code(reader.patch(path, json={})) == (403, "PERMISSION_DENIED")
+
+
+def test_a_rename_is_one_event(place: Place) -> None:
+    table = place.table()
+    seen = events(place, table.id)
+    place.send("PATCH", f"/tables/{place.schema}.t", {"new_name": "other"})
+    assert events(place, table.id)[len(seen) :] == ["io.inver.table.renamed.v1"]
+
+
+# --- force ---
+
+
+@pytest.mark.parametrize("force", ["true", "false"])
+def test_what_is_missing_is_told_alike_with_and_without_force(place: Place, force: str) -> None:
+    def drop(name: str, by: httpx.Client) -> tuple[int, str]:
+        return code(by.delete(f"/schemas/{name}", params={"force": force}))
+
+    stranger = place.person()
+    assert drop("nowhere.s", place.admin) == (404, "CATALOG_NOT_FOUND")
+    assert drop(f"{place.catalog}.nothing", place.admin) == (404, "SCHEMA_NOT_FOUND")
+    assert drop("nowhere.s", stranger) == drop(place.schema, stranger) == (404, "CATALOG_NOT_FOUND")
+    assert code(stranger.delete(f"/catalogs/{place.catalog}", params={"force": force})) == (
+        404,
+        "CATALOG_NOT_FOUND",
+    )
+
+
+# --- permissions and credentials ---
+
+
+def test_one_finds_oneself_by_every_spelling_of_ones_name(place: Place) -> None:
+    visitor = place.visitor("SELECT")
+    name = visitor.headers["X-Name"]
+    path = f"/permissions/schema/{place.schema}"
+    mine = [{"principal": name, "privileges": ["SELECT", "USE SCHEMA"]}]
+    for asked in (name, name.upper(), ""):
+        shown = visitor.get(path, params={"principal": asked})
+        assert shown.json() == {"privilege_assignments": mine}, asked
+
+
+@pytest.mark.parametrize(
+    "operation", ["READ", "CREATE_TABLE", "path_read", "PATH_", "UNKNOWN_PATH_OPERATION"]
+)
+def test_an_operation_on_a_path_has_exactly_its_name(place: Place, operation: str) -> None:
+    body = {"url": external(place, "x")["storage_location"], "operation": operation}
+    answer = place.admin.post("/temporary-path-credentials", json=body)
+    assert code(answer) == INVALID
+    assert "PATH_READ, PATH_READ_WRITE, PATH_CREATE_TABLE" in answer.json()["message"]
