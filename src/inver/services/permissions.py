@@ -10,6 +10,7 @@ from inver.clock import Clock
 from inver.domain import governance
 from inver.domain.grants import Action, Privilege, parse_privilege
 from inver.domain.ledger import Transaction
+from inver.domain.names import name_key
 from inver.errors import Forbidden
 from inver.ports import Store
 from inver.services.access import Access, missing
@@ -45,7 +46,7 @@ class Permissions:
             return _held(await self._grants.on(caller, ref, principal))
         except Forbidden:
             me = caller.principal.name
-            if principal is not None and principal != me:
+            if principal is not None and name_key(principal) != name_key(me):
                 raise
             securable_id = (await self._grants.chain(caller, ref))[0].id
             mine = await self._grants.of(caller, me)

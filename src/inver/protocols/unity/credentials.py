@@ -17,6 +17,8 @@ from inver.services.names import TableRef
 _for_table = msgspec.json.Decoder(wire.TableCredentialRequest).decode
 _for_path = msgspec.json.Decoder(wire.PathCredentialRequest).decode
 
+_PATH_USES = {f"PATH_{use}": use for use in PathUse}
+
 
 class CredentialRoutes:
     def __init__(self, credentials: Credentials) -> None:
@@ -39,12 +41,9 @@ class CredentialRoutes:
 
     async def for_path(self, request: Request) -> Response:
         body = decode(request, _for_path)
-        try:
-            use = PathUse(body.operation.removeprefix("PATH_"))
-        except ValueError:
-            raise Invalid(
-                "operation must be PATH_READ, PATH_READ_WRITE or PATH_CREATE_TABLE", field="operation"
-            ) from None
+        use = _PATH_USES.get(body.operation)
+        if use is None:
+            raise Invalid(f"operation must be one of {', '.join(_PATH_USES)}", field="operation")
         return secret(_shown(await self._credentials.for_path(caller(request), body.url, use)))
 
     def not_offered(self, request: Request) -> Response:

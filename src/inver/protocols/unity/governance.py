@@ -46,7 +46,8 @@ class PermissionRoutes:
         ]
 
     async def get(self, request: Request) -> Response:
-        held = await self._permissions.on(caller(request), self._ref(request), request.param("principal"))
+        principal = request.param("principal") or None
+        held = await self._permissions.on(caller(request), self._ref(request), principal)
         return ok(_listed(held))
 
     async def update(self, request: Request) -> Response:

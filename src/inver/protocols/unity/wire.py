@@ -224,10 +224,13 @@ class SchemaList(msgspec.Struct, omit_defaults=True):
 # --- permissions and credentials ---
 
 
+Privileges = Annotated[list[str], Meta(max_length=100)]
+
+
 class PermissionsChange(Body):
     principal: str
-    add: list[str] | None = None
-    remove: list[str] | None = None
+    add: Privileges | None = None
+    remove: Privileges | None = None
 
 
 class UpdatePermissions(Body):
