@@ -53,3 +53,26 @@ def test_an_external_table_is_read(call, deltalake, http, schema, external):
     ).raise_for_status()
     [rows] = call(("scan", catalog, name, "outside"))
     assert sorted(row["id"] for row in rows) == [0, 1, 2, 3]
+
+
+def test_tables_of_every_format_are_listed(call, http, schema, external):
+    catalog, name = schema.split(".")
+    for form in ("DELTA", "ICEBERG", "LANCE"):
+        http.post(
+            "/tables",
+            json={
+                "name": form.lower(),
+                "catalog_name": catalog,
+                "schema_name": name,
+                "table_type": "EXTERNAL",
+                "data_source_format": form,
+                "columns": [{"name": "id", "type_name": "LONG"}],
+                "storage_location": (external / schema / form).as_uri(),
+            },
+        ).raise_for_status()
+    [listed] = call(("list_tables", catalog, name))
+    assert [(each["name"], each["data_source_format"]) for each in listed] == [
+        ("delta", "DELTA"),
+        ("iceberg", None),
+        ("lance", "TEXT"),
+    ]

@@ -177,3 +177,39 @@ def test_grants(call, server, schema):
 def test_metastore(call):
     [summary] = call(("MetastoresApi", "summary", {}))
     assert summary["metastore_id"]
+
+
+def test_tables_of_every_format_are_listed(call, schema, external):
+    catalog, name = schema.split(".")
+    for form in ("DELTA", "ICEBERG", "TEXT"):
+        fields = {
+            "name": form.lower(),
+            "catalog_name": catalog,
+            "schema_name": name,
+            "table_type": "EXTERNAL",
+            "data_source_format": form,
+            "columns": [COLUMN],
+            "storage_location": (external / schema / form).as_uri(),
+            "properties": {"table_type": "lance"} if form == "TEXT" else {},
+        }
+        [made] = call(tables("create_table", create_table=["CreateTable", fields]))
+        assert made["data_source_format"] == form
+        assert call(tables("get_table", full_name=f"{schema}.{form.lower()}")) == [made]
+    [listed] = call(tables("list_tables", catalog_name=catalog, schema_name=name))
+    assert [each["name"] for each in listed["tables"]] == ["delta", "iceberg", "text"]
+    assert listed["tables"][2]["properties"] == {"table_type": "lance"}
+
+
+def test_grants_that_the_protocol_has_no_name_for(call, server, schema):
+    with server.client() as management:
+        management.post("/principals", json={"name": "ben", "kind": "user"}).raise_for_status()
+        for privilege in ("SELECT", "MANAGE", "MAINTAIN"):
+            grant = {
+                "principal": "ben",
+                "privileges": [privilege],
+                "securable": {"kind": "schema", "name": schema.split(".")},
+            }
+            management.post("/grants", json=grant).raise_for_status()
+    [shown] = call(("GrantsApi", "get", {"securable_type": "schema", "full_name": schema}))
+    held = {each["principal"]: each["privileges"] for each in shown["privilege_assignments"]}
+    assert held["ben"] == ["SELECT"]

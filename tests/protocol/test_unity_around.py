@@ -171,3 +171,41 @@ def test_an_operation_on_a_path_has_exactly_its_name(place: Place, operation: st
     answer = place.admin.post("/temporary-path-credentials", json=body)
     assert code(answer) == INVALID
     assert "PATH_READ, PATH_READ_WRITE, PATH_CREATE_TABLE" in answer.json()["message"]
+
+
+# --- words that clients know ---
+
+
+def test_a_list_can_be_read_by_clients_that_do_not_know_every_format(place: Place) -> None:
+    place.table("delta")
+    place.post("/tables", external(place, "iceberg", data_source_format="ICEBERG"))
+    told = {"data_source_format": "TEXT", "properties": {"table_type": "LANCE", "k": "v"}}
+    made = place.post("/tables", external(place, "lance", **told))
+    assert (made["data_source_format"], made["properties"]) == ("TEXT", {"table_type": "lance", "k": "v"})
+    listed = {each["name"]: each for each in place.get(tables_of(place))["tables"]}
+    assert {name: each.get("data_source_format") for name, each in listed.items()} == {
+        "delta": "DELTA",
+        "iceberg": None,
+        "lance": "TEXT",
+    }
+    assert listed["lance"] == made == place.get(f"/tables/{place.schema}.lance")
+    assert place.get(f"/tables/{place.schema}.iceberg")["data_source_format"] == "ICEBERG"
+    with place.server.client() as management:
+        kept = management.get(f"/catalogs/{place.catalog}/schemas/s/tables/lance").json()
+    assert (kept["format"], kept["properties"]) == ("LANCE", {"k": "v"})
+    plain = place.admin.post("/tables", json=external(place, "text", data_source_format="TEXT"))
+    assert code(plain) == INVALID_MANAGED
+
+
+def test_privileges_that_the_protocol_has_no_word_for_stand_apart(place: Place) -> None:
+    person = place.person()
+    name = person.headers["X-Name"]
+    path = f"/permissions/schema/{place.schema}"
+    change = {"principal": name, "add": ["SELECT", "MANAGE", "ALL PRIVILEGES", "USE SCHEMA"], "remove": []}
+    mine = {
+        "principal": name,
+        "privileges": ["SELECT", "USE SCHEMA"],
+        "further_privileges": ["ALL PRIVILEGES", "MANAGE"],
+    }
+    assert place.send("PATCH", path, {"changes": [change]}) == {"privilege_assignments": [mine]}
+    assert place.get(path) == {"privilege_assignments": [mine]}

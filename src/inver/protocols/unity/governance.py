@@ -8,6 +8,7 @@ from urllib.parse import parse_qs
 
 import msgspec
 
+from inver.domain.grants import Privilege
 from inver.domain.principals import PrincipalInfo
 from inver.domain.securables import METASTORE_ID, SecurableKind
 from inver.errors import Invalid
@@ -30,6 +31,29 @@ _TOKEN_TYPES = {
     "requested_token_type": (ISSUED_TYPE,),
 }
 _FORGET = ((b"Set-Cookie", b"UC_TOKEN=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict"),)
+_SPOKEN = frozenset(
+    {
+        Privilege.CREATE_CATALOG,
+        Privilege.USE_CATALOG,
+        Privilege.CREATE_SCHEMA,
+        Privilege.USE_SCHEMA,
+        Privilege.CREATE_TABLE,
+        Privilege.SELECT,
+        Privilege.MODIFY,
+        Privilege.CREATE_FUNCTION,
+        Privilege.EXECUTE,
+        Privilege.CREATE_VOLUME,
+        Privilege.READ_VOLUME,
+        Privilege.CREATE_MODEL,
+        Privilege.CREATE_EXTERNAL_LOCATION,
+        Privilege.READ_FILES,
+        Privilege.WRITE_FILES,
+        Privilege.CREATE_EXTERNAL_TABLE,
+        Privilege.CREATE_EXTERNAL_VOLUME,
+        Privilege.CREATE_MANAGED_STORAGE,
+        Privilege.CREATE_STORAGE_CREDENTIAL,
+    }
+)
 _PARTS = {SecurableKind.CATALOG: 1, SecurableKind.SCHEMA: 2}
 
 
@@ -123,12 +147,12 @@ class ControlRoutes:
 
 
 def _listed(held: Sequence[Held]) -> wire.PermissionsList:
-    by_name: dict[str, list[str]] = {}
-    for each in held:
-        by_name.setdefault(each.principal, []).append(each.privilege)
-    return wire.PermissionsList(
-        [wire.PrivilegeAssignment(name, sorted(by_name[name])) for name in sorted(by_name)]
-    )
+    found: dict[str, wire.PrivilegeAssignment] = {}
+    for each in sorted(held, key=lambda each: (each.principal, each.privilege)):
+        assignment = found.setdefault(each.principal, wire.PrivilegeAssignment(each.principal, []))
+        known = each.privilege in _SPOKEN
+        (assignment.privileges if known else assignment.further_privileges).append(each.privilege)
+    return wire.PermissionsList(list(found.values()))
 
 
 def _scim(info: PrincipalInfo) -> dict[str, object]:

@@ -110,14 +110,15 @@ class TableRoutes:
     async def _register(self, request: Request, body: wire.CreateTable, columns: list[cols.Column]) -> Loaded:
         assert body.storage_location is not None
         Location.parse(body.storage_location, field="storage_location")
+        form, properties = _format(body.data_source_format, body.properties or {})
         try:
             return await self._delta.register(
                 caller(request),
                 (body.catalog_name, body.schema_name, body.name),
                 body.storage_location,
-                _format(body.data_source_format),
+                form,
                 cols.encode(columns),
-                body.properties or {},
+                properties,
                 body.comment,
             )
         except Invalid as error:
@@ -142,7 +143,9 @@ class TableRoutes:
 
         found, token = await page(fetch, request, lambda table: table.name)
         loaded = await self._listing.loaded(asks, found)
-        shown = [wire.TableInfo.of(each, columns=columns, properties=properties) for each in loaded]
+        shown = [
+            wire.TableInfo.of(each, listed=True, columns=columns, properties=properties) for each in loaded
+        ]
         if is_duckdb(request):
             for each in shown:
                 if isinstance(each.columns, list) and not duckdb_reads(each.columns):
@@ -193,9 +196,13 @@ def _kind(text: str) -> TableKind:
         raise Invalid("table_type must be MANAGED or EXTERNAL", field="table_type") from None
 
 
-def _format(text: str | None) -> Format:
+def _format(text: str | None, properties: dict[str, str]) -> tuple[Format, dict[str, str]]:
+    """The format, and the properties without the one that tells it."""
+    [(mark, lance)] = wire.LANCE_MARK.items()
+    if text == wire.LANCE_FORMAT and properties.get(mark, "").lower() == lance:
+        return Format.LANCE, {name: value for name, value in properties.items() if name != mark}
     try:
-        return Format(text or "")
+        return Format(text or ""), properties
     except ValueError:
         raise Invalid(
             f"data_source_format must be one of {', '.join(Format)}", field="data_source_format"

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from inver.domain.securables import Catalog, Schema
+from inver.domain.tables import Format
 from inver.protocols.unity import columns as cols
 from inver.protocols.unity.columns import Column, Columns
 from inver.services.delta.types import Loaded
@@ -21,6 +22,10 @@ Long = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Text = Annotated[str, Meta(max_length=65_536)]
 Properties = Annotated[dict[Annotated[str, Meta(max_length=1_024)], str], Meta(max_length=10_000)]
+
+# The formats of this dialect do not include Lance, whose own clients of it agree on these words.
+LANCE_FORMAT = "TEXT"
+LANCE_MARK = {"table_type": "lance"}
 
 
 class Body(msgspec.Struct, kw_only=True):
@@ -75,7 +80,7 @@ class TableInfo(msgspec.Struct, kw_only=True, omit_defaults=True):
     schema_name: str
     full_name: str
     table_type: str
-    data_source_format: str
+    data_source_format: str | msgspec.UnsetType
     columns: list[Column] | msgspec.UnsetType = msgspec.UNSET
     storage_location: str | None = None
     comment: str | None = None
@@ -88,7 +93,9 @@ class TableInfo(msgspec.Struct, kw_only=True, omit_defaults=True):
     table_id: str
 
     @classmethod
-    def of(cls, loaded: Loaded, *, columns: bool = True, properties: bool = True) -> TableInfo:
+    def of(
+        cls, loaded: Loaded, *, listed: bool = False, columns: bool = True, properties: bool = True
+    ) -> TableInfo:
         table, details = loaded.table, loaded.details
         shown: list[Column] | msgspec.UnsetType = msgspec.UNSET
         if columns:
@@ -101,11 +108,11 @@ class TableInfo(msgspec.Struct, kw_only=True, omit_defaults=True):
             schema_name=loaded.full_name[1],
             full_name=".".join(loaded.full_name),
             table_type=table.kind,
-            data_source_format=table.format,
+            data_source_format=_format(table.format, listed),
             columns=shown,
             storage_location=table.location or None,
             comment=details.comment,
-            properties=loaded.properties if properties else msgspec.UNSET,
+            properties=_properties(loaded) if properties else msgspec.UNSET,
             owner=loaded.owner,
             created_at=table.created_at,
             created_by=loaded.created_by,
@@ -113,6 +120,17 @@ class TableInfo(msgspec.Struct, kw_only=True, omit_defaults=True):
             updated_by=loaded.updated_by,
             table_id=table.id,
         )
+
+
+def _format(known: Format, listed: bool) -> str | msgspec.UnsetType:
+    if known is Format.LANCE:
+        return LANCE_FORMAT
+    # Clients that do not know the word can read nothing of a list in which it occurs.
+    return msgspec.UNSET if listed and known is Format.ICEBERG else known
+
+
+def _properties(loaded: Loaded) -> dict[str, str]:
+    return {**loaded.properties, **LANCE_MARK} if loaded.table.format is Format.LANCE else loaded.properties
 
 
 class TableList(msgspec.Struct, omit_defaults=True):
@@ -237,9 +255,12 @@ class UpdatePermissions(Body):
     changes: Annotated[list[PermissionsChange], Meta(max_length=200)]
 
 
-class PrivilegeAssignment(msgspec.Struct):
+class PrivilegeAssignment(msgspec.Struct, omit_defaults=True):
+    """Clients know the privileges of the protocol, and no others: those stand apart."""
+
     principal: str
     privileges: list[str]
+    further_privileges: list[str] = []
 
 
 class PermissionsList(msgspec.Struct):
