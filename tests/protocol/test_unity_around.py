@@ -209,3 +209,51 @@ def test_privileges_that_the_protocol_has_no_word_for_stand_apart(place: Place) 
     }
     assert place.send("PATCH", path, {"changes": [change]}) == {"privilege_assignments": [mine]}
     assert place.get(path) == {"privilege_assignments": [mine]}
+
+
+# --- external tables that come back ---
+
+
+def test_the_place_of_a_dropped_external_table_is_free_for_the_next(place: Place) -> None:
+    body = external(place, "t", comment="first")
+    location = body["storage_location"]
+
+    def keys(operation: str, url: str = location, by: httpx.Client = place.admin) -> int:
+        asked = {"url": url, "operation": operation}
+        return by.post("/temporary-path-credentials", json=asked).status_code
+
+    first = place.post("/tables", body)
+    assert keys("PATH_CREATE_TABLE") == 400
+    assert place.send("DELETE", f"/tables/{place.schema}.t") == {}
+    assert keys("PATH_CREATE_TABLE") == keys("PATH_CREATE_TABLE", location + "/below") == 200
+    assert keys("PATH_CREATE_TABLE", location.rpartition("/")[0]) == 200
+    # Its files are for those who could read the table, should it come back.
+    assert keys("PATH_READ") == keys("PATH_READ_WRITE") == 403
+    assert keys("PATH_CREATE_TABLE", by=place.visitor("CREATE TABLE")) == 403
+
+    # Who may not make a table there takes nothing away either.
+    refused = place.visitor("CREATE TABLE").post("/tables", json=body)
+    assert code(refused) == (403, "PERMISSION_DENIED")
+    place.post("/tables", external(place, "taken"))
+    taken = place.admin.post("/tables", json={**body, "name": "taken"})
+    assert code(taken) == (400, "TABLE_ALREADY_EXISTS")
+    with place.server.client() as management:
+        dropped = management.get(f"/catalogs/{place.catalog}/schemas/s/dropped").json()["tables"]
+        assert [each["id"] for each in dropped] == [first["table_id"]]
+        again = place.post("/tables", {**body, "comment": "second"})
+        assert again["table_id"] != first["table_id"]
+        assert (again["storage_location"], again["comment"]) == (location, "second")
+        assert management.get(f"/catalogs/{place.catalog}/schemas/s/dropped").json()["tables"] == []
+        gone = management.post(f"/tables/{first['table_id']}/undrop", json={})
+        assert gone.status_code == 404, gone.text
+    assert place.get(f"/tables/{place.schema}.t") == again
+
+
+def test_the_place_of_a_dropped_managed_table_is_not_free(place: Place) -> None:
+    table = place.table()
+    place.send("DELETE", f"/tables/{place.schema}.t")
+    for url in (table.location, table.location + "/x"):
+        asked = {"url": url, "operation": "PATH_CREATE_TABLE"}
+        answer = place.admin.post("/temporary-path-credentials", json=asked)
+        assert code(answer) == (403, "PERMISSION_DENIED")
+        assert place.admin.post("/tables", json=external(place, "x", storage_location=url)).is_client_error

@@ -20,6 +20,7 @@ from inver.domain.uuids import is_uuid
 from inver.errors import AlreadyExists, Forbidden, Invalid, NotFound
 from inver.ports import CredentialVendor, StorageAccess, StorageCredential, Store
 from inver.services.access import METASTORE_CHAIN, Access, missing
+from inver.services.claims import OVERLAPS, gives_way
 from inver.services.context import Caller
 from inver.services.names import Names, TableRef
 from inver.services.placement import Placement
@@ -90,7 +91,7 @@ class Credentials:
     async def for_path(self, caller: Caller, url: str, use: PathUse) -> Vended:
         location = Location.parse(url, field="url")
         access = StorageAccess.READ if use is PathUse.READ else StorageAccess.READ_WRITE
-        table = await self._covering(location)
+        table = await self._covering(location, use)
         try:
             if table is not None:
                 await self._require_inside(caller, table, access)
@@ -110,7 +111,8 @@ class Credentials:
             return await self._vend(location, access)
         if location.is_root:
             raise Forbidden("there are no keys to a whole bucket or file system")
-        if await self._store.tables_below(*location.scan_range(), 1):
+        below = await self._store.tables_below(*location.scan_range(), OVERLAPS)
+        if len(below) == OVERLAPS or not all(_leaves(each, use) for each in below):
             raise Forbidden("there are no keys to a folder that contains tables")
         return await self._vend(self._placement.external(url, "url"), access)
 
@@ -136,12 +138,12 @@ class Credentials:
         table = await self._store.table_by_id(table_id.lower())
         return table if table is not None and table.state is State.STAGED else None
 
-    async def _covering(self, location: Location) -> Table | None:
+    async def _covering(self, location: Location, use: PathUse) -> Table | None:
         """The table in whose folder the location lies."""
         for place in (location, *reversed(location.ancestors())):
             table = await self._store.table_at(place.prefix)
             if table is not None:
-                return table
+                return None if _leaves(table, use) else table
         return None
 
     async def _require(self, caller: Caller, table: Table, access: StorageAccess, shown: str) -> None:
@@ -170,3 +172,8 @@ class Credentials:
             raise missing("table", table.id)
         await self._require(caller, table, access, table.id)
         self._placement.current(table)
+
+
+def _leaves(table: Table, use: PathUse) -> bool:
+    """Whether the table would give its place to the one that these keys are for."""
+    return use is PathUse.CREATE_TABLE and gives_way(table)

@@ -25,6 +25,7 @@ from inver.services.intents import (
     CreateBranch,
     CreateTable,
     DropTable,
+    GiveWay,
     Intent,
     MoveCursor,
     RenameTable,
@@ -88,6 +89,8 @@ class Plan:
                 await self._alter(intent)
             case DropTable():
                 await self._drop(intent)
+            case GiveWay():
+                self._add(ledger.PurgeTable(table_id=intent.table_id, expect_etag=intent.expect_etag))
             case UndropTable():
                 await self._undrop(intent)
             case MoveCursor():

@@ -20,6 +20,7 @@ from inver.errors import AlreadyExists, Forbidden, Invalid, NotFound, Refused, S
 from inver.ids import new_id
 from inver.ports import FullTable, LogTail, ObjectStore, Store
 from inver.services.access import Access, missing
+from inver.services.claims import claims_on, gives_way
 from inver.services.context import Caller
 from inver.services.delta.chains import Chains
 from inver.services.delta.changing import check_first_uniform, check_partitions
@@ -36,7 +37,7 @@ from inver.services.delta.types import (
     Staged,
     Tail,
 )
-from inver.services.intents import CreateTable
+from inver.services.intents import CreateTable, GiveWay
 from inver.services.names import Names, TableRef, split_name
 from inver.services.placement import Placement
 from inver.services.transactions import Transactions
@@ -174,8 +175,9 @@ class DeltaTables:
             comment=comment,
             head=None if head is None else _encode(head),
         )
-        receipt = await self._transactions.decide(caller, [intent])
-        return _loaded(await self._full(receipt.results[0].subject))
+        ways = await self._ways(Location.parse(location))
+        receipt = await self._transactions.decide(caller, [*ways, intent])
+        return _loaded(await self._full(receipt.results[-1].subject))
 
     # --- reading ---
 
@@ -297,6 +299,11 @@ class DeltaTables:
                 field="storage_location",
                 fix=f"write {delta.published_name(0)} below {table.location} first",
             ) from None
+
+    async def _ways(self, location: Location) -> list[GiveWay]:
+        """The dropped tables that stand in the way; where others do, the ledger refuses."""
+        held = await claims_on(self._store, location)
+        return [GiveWay(table_id=each.id, expect_etag=each.etag) for each in held if gives_way(each)]
 
     async def _created_before(self, table: Table, fingerprint: str) -> Loaded:
         first = await self._store.commits(table.id, ledger.MAIN, 0, 0, 1)

@@ -22,6 +22,7 @@ from inver.domain.uuids import is_uuid
 from inver.errors import AlreadyExists, Invalid
 from inver.ports import Store
 from inver.services.access import Access
+from inver.services.claims import claims_above, claims_on, gives_way
 from inver.services.context import Caller
 from inver.services.iceberg.files import known_place
 from inver.services.iceberg.finding import Home
@@ -30,7 +31,6 @@ from inver.services.placement import Placement
 METADATA_PATH = "write.metadata.path"
 PATHS = (METADATA_PATH, "write.data.path", "write.object-storage.path", "write.folder-storage.path")
 """Every property by which a table says where files go."""
-OVERLAPS = 100
 USUAL_LENGTH = 1_000
 # Segments of plain letters that do not begin with a dot: nothing that leads elsewhere, or is read otherwise.
 _USUAL_PATH = re.compile(r"(?:[A-Za-z0-9_-][A-Za-z0-9_.-]*/)*[A-Za-z0-9_-][A-Za-z0-9_.-]*").fullmatch
@@ -84,7 +84,7 @@ class Places:
     async def adopted(self, caller: Caller, home: Home, location: str, view: bool = False) -> Site:
         """A folder with a table in it already. That of a table that the caller could bring back is theirs."""
         place = Location.parse(location, field="metadata-location")
-        for table in await self._claims(place):
+        for table in await claims_on(self._store, place):
             if not Location.parse(table.location).contains(place):
                 continue
             if await self._could_undrop(caller, table):
@@ -100,7 +100,7 @@ class Places:
         file = Location.parse(metadata_location, field="metadata-location")
         if not file.ancestors():
             raise Invalid("metadata-location is not a file", field="metadata-location")
-        for table in await self._claims(file):
+        for table in await claims_on(self._store, file):
             if not Location.parse(table.location).contains(file):
                 continue
             if await self._could_read(caller, table) or await self._could_undrop(caller, table):
@@ -112,7 +112,7 @@ class Places:
     async def holders(self, path: str) -> list[Table]:
         """The tables in whose folder a file lies, dropped ones too."""
         try:
-            return await self._above(Location.parse(path))
+            return await claims_above(self._store, Location.parse(path))
         except Invalid:
             return []
 
@@ -146,18 +146,14 @@ class Places:
 
     async def _free(self, caller: Caller, location: Location, view: bool) -> Site:
         ways = []
-        for table in await self._claims(location):
+        for table in await claims_on(self._store, location):
             if not await self._gives_way(caller, table):
                 raise AlreadyExists(OVERLAP, kind="location")
             ways.append(ledger.PurgeTable(table_id=table.id, expect_etag=table.etag))
         return Site(TableKind.VIEW if view else TableKind.EXTERNAL, location, tuple(ways))
 
     async def _gives_way(self, caller: Caller, table: Table) -> bool:
-        """A dropped table whose files stay holds its place only until somebody uses it."""
-        if table.state is not Life.DROPPED:
-            return False
-        stays = table.kind is TableKind.EXTERNAL or table.kind is TableKind.VIEW
-        return stays or await self._could_undrop(caller, table)
+        return gives_way(table) or await self._could_undrop(caller, table)
 
     async def _could_undrop(self, caller: Caller, table: Table) -> bool:
         if table.state is not Life.DROPPED or table.format is not Format.ICEBERG:
@@ -167,12 +163,3 @@ class Places:
     async def _could_read(self, caller: Caller, table: Table) -> bool:
         chain = await self._access.table_chain(caller, table)
         return table.state in NAMED and await self._access.permits(caller, Action.READ, chain)
-
-    async def _claims(self, location: Location) -> list[Table]:
-        """Tables at this place, above it and below it."""
-        below = await self._store.tables_below(*location.scan_range(), OVERLAPS)
-        return below + await self._above(location)
-
-    async def _above(self, location: Location) -> list[Table]:
-        found = [await self._store.table_at(above.prefix) for above in location.ancestors()]
-        return [table for table in found if table is not None]
