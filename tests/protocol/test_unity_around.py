@@ -257,3 +257,69 @@ def test_the_place_of_a_dropped_managed_table_is_not_free(place: Place) -> None:
         answer = place.admin.post("/temporary-path-credentials", json=asked)
         assert code(answer) == (403, "PERMISSION_DENIED")
         assert place.admin.post("/tables", json=external(place, "x", storage_location=url)).is_client_error
+
+
+# --- the control API ---
+
+ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"
+EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
+
+
+def token(place: Place, query: str = "", **form: str) -> httpx.Response:
+    return httpx.post(f"{place.server.url}/api/1.0/unity-control/auth/tokens{query}", data=form)
+
+
+def test_an_exchange_says_what_it_shows_and_for_whom(place: Place) -> None:
+    mine = {"subject_token": place.server.token}
+    good = {"grant_type": EXCHANGE, "subject_token_type": ACCESS_TOKEN, **mine}
+    assert token(place, **good).status_code == 200
+    # What may be asked for has one value, so it need not be said.
+    assert token(place, **good, requested_token_type=ACCESS_TOKEN, scope="all-apis").status_code == 200
+    untyped = token(place, grant_type=EXCHANGE, **mine)
+    assert code(untyped) == INVALID
+    assert "subject_token_type" in untyped.json()["message"]
+    for actor in ({"actor_token": "x"}, {"actor_token_type": ACCESS_TOKEN}):
+        refused = token(place, **good, **actor)
+        assert code(refused) == INVALID
+        assert next(iter(actor)) in refused.json()["message"]
+
+
+def test_a_token_is_never_put_into_a_cookie(place: Place) -> None:
+    good = {"grant_type": EXCHANGE, "subject_token_type": ACCESS_TOKEN, "subject_token": place.server.token}
+    for ext in ("cookie", "frob"):
+        answer = token(place, f"?ext={ext}", **good)
+        assert code(answer) == (501, "UNIMPLEMENTED")
+        assert "set-cookie" not in answer.headers
+        assert "Authorization" in answer.json()["message"]
+    assert token(place, "?ext=", **good).status_code == 200
+    url = f"{place.server.url}/api/2.1/unity-catalog/catalogs"
+    assert code(httpx.get(url, headers={"Cookie": f"UC_TOKEN={place.server.token}"})) == (
+        401,
+        "UNAUTHENTICATED",
+    )
+
+
+def test_a_client_is_told_how_to_ask_for_a_token(place: Place) -> None:
+    other = token(place, grant_type="password").json()
+    assert other["error"] == "unsupported_grant_type"
+    assert EXCHANGE in other["error_description"]
+    assert "client_credentials" in other["error_description"]
+    wrong = token(place, grant_type="client_credentials", client_id="nobody", client_secret="wrong")
+    assert (wrong.status_code, wrong.json()["error"]) == (401, "invalid_client")
+    assert wrong.headers["www-authenticate"].startswith("Basic ")
+
+
+@pytest.mark.parametrize("kind", ["user", "service", "group"])
+def test_whoever_shows_a_token_is_told_who_they_are(place: Place, kind: str) -> None:
+    name = f"{kind}-{place.catalog}"
+    with place.server.client() as management:
+        made = management.post("/principals", json={"name": name, "kind": kind}).raise_for_status().json()
+        shown = management.post("/tokens", json={"principal": name})
+    if kind == "group":
+        assert shown.is_client_error
+        return
+    url = f"{place.server.url}/api/1.0/unity-control/scim2/Me"
+    me = httpx.get(url, headers={"Authorization": f"Bearer {shown.json()['token']}"}).json()
+    assert (me["id"], me["userName"], me["displayName"], me["active"]) == (made["id"], name, name, True)
+    assert me["schemas"] == ["urn:ietf:params:scim:schemas:core:2.0:User"]
+    assert me["meta"]["created"] == me["meta"]["lastModified"]

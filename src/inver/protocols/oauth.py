@@ -23,8 +23,10 @@ from inver.services.tokens import ACCESS_TOKEN_MS, Issued, Tokens
 Authenticate: TypeAlias = Callable[[bytes | None, str], "Principal | Awaitable[Principal]"]
 """Who shows an Authorization header, from an address."""
 
+CLIENT_CREDENTIALS = "client_credentials"
 TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 _NO_STORE = ((b"Cache-Control", b"no-store"), (b"Pragma", b"no-cache"))
+_CHALLENGE = (b"WWW-Authenticate", b'Basic realm="inver"')
 ISSUED_TYPE = "urn:ietf:params:oauth:token-type:access_token"
 
 
@@ -34,12 +36,17 @@ class Exchange(Protocol):
         ...
 
 
-async def answer_token_request(request: Request, tokens: Exchange) -> Response:
-    """Every outcome has OAuth's own shape, whatever the envelope of the protocol around it."""
+async def answer_token_request(
+    request: Request, tokens: Exchange, grants: tuple[str, ...] = (CLIENT_CREDENTIALS,)
+) -> Response:
+    """Every outcome has OAuth's own shape, whatever the envelope of the protocol around it.
+
+    `grants` are those that the route offers, the ones that it answers itself included.
+    """
     try:
         form = _form(request)
-        if form.get("grant_type") != "client_credentials":
-            return _refuse(400, "unsupported_grant_type", "only client_credentials is supported")
+        if form.get("grant_type") != CLIENT_CREDENTIALS:
+            return _refuse(400, "unsupported_grant_type", f"grant_type must be {' or '.join(grants)}")
         return await _for_client(request, form, tokens)
     except Unauthenticated as error:
         return _refuse(401, "invalid_client", error.message)
@@ -55,7 +62,7 @@ async def answer_renewing(request: Request, tokens: Tokens, authenticate: Authen
     try:
         form = _form(request)
         if form.get("grant_type") != TOKEN_EXCHANGE:
-            return await answer_token_request(request, tokens)
+            return await answer_token_request(request, tokens, (CLIENT_CREDENTIALS, TOKEN_EXCHANGE))
         if _is_basic(request.header(b"authorization")):
             return await _for_client(request, form, tokens)
         subject = form.get("subject_token", "")
@@ -141,4 +148,5 @@ def _is_basic(presented: bytes | None) -> bool:
 
 def _refuse(status: int, error: str, description: str) -> Response:
     body = {"error": error, "error_description": description}
-    return Response(status, msgspec.json.encode(body), headers=_NO_STORE)
+    headers = (*_NO_STORE, _CHALLENGE) if status == 401 else _NO_STORE
+    return Response(status, msgspec.json.encode(body), headers=headers)

@@ -11,9 +11,16 @@ import msgspec
 from inver.domain.grants import Privilege
 from inver.domain.principals import PrincipalInfo
 from inver.domain.securables import METASTORE_ID, SecurableKind
-from inver.errors import Invalid
+from inver.errors import Invalid, Unsupported
 from inver.protocols.http import Request, Response, Route
-from inver.protocols.oauth import ISSUED_TYPE, TOKEN_EXCHANGE, Authenticate, answer_token_request, renew
+from inver.protocols.oauth import (
+    CLIENT_CREDENTIALS,
+    ISSUED_TYPE,
+    TOKEN_EXCHANGE,
+    Authenticate,
+    answer_token_request,
+    renew,
+)
 from inver.protocols.unity import wire
 from inver.protocols.unity.coding import caller, decode, encode, full_name, ok, secret
 from inver.services.access import missing
@@ -121,13 +128,23 @@ class ControlRoutes:
         except (UnicodeDecodeError, ValueError):
             form = {}
         if form.get("grant_type") != [TOKEN_EXCHANGE]:
-            return await answer_token_request(request, self._tokens)
+            return await answer_token_request(request, self._tokens, (CLIENT_CREDENTIALS, TOKEN_EXCHANGE))
+        if ext := request.param("ext"):
+            # A cookie would be sent back to a server that looks for tokens in one header only.
+            raise Unsupported(
+                f"ext={ext[:100]} is not offered: tokens are taken from the Authorization header alone",
+                fix="leave ext out, and keep the token that the answer holds",
+            )
         subject = form.get("subject_token", [])
         if len(subject) != 1 or not subject[0].isascii():
             raise Invalid("subject_token is required once", field="subject_token")
+        form.setdefault("requested_token_type", [ISSUED_TYPE])
         for name, known in _TOKEN_TYPES.items():
-            if form.get(name, [ISSUED_TYPE]) not in ([each] for each in known):
+            if form.get(name, []) not in ([each] for each in known):
                 raise Invalid(f"{name} must be {' or '.join(known)}", field=name)
+        for name in ("actor_token", "actor_token_type"):
+            if name in form:
+                raise Invalid(f"{name} is not offered: nobody acts for another here", field=name)
         issued = await renew(subject[0], request, self._tokens, self._authenticate)
         body = {
             "access_token": issued.secret.reveal(),
