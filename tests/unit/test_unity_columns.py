@@ -282,6 +282,11 @@ def test_a_type_that_stands_alone_as_json_may_be_nested() -> None:
         ),
         ([ColumnInfo(name="a", type_json='{"name":"a","type":"\\u0000"}')], "columns[0].type_json"),
         ([ColumnInfo(name="a", type_json="[" * 5000)], "columns[0].type_json"),
+        ([ColumnInfo(name="a", type_json='"long"', type_text="int")], "columns[0].type_text"),
+        ([ColumnInfo(name="a", type_json='"string"', type_text="array<string>")], "columns[0].type_text"),
+        ([ColumnInfo(name="a", type="long", type_text="struct<a:int>")], "columns[0].type_text"),
+        ([ColumnInfo(name="a", type_json='"long"', type_name="INT")], "columns[0].type_name"),
+        ([ColumnInfo(name="a", type_text="bigint", type_name="STRING")], "columns[0].type_name"),
         ([ColumnInfo(name="a", type_text="int", position=-1)], "columns[0].position"),
         (
             [ColumnInfo(name="a", type_text="int"), ColumnInfo(name="A", type_text="int")],
@@ -307,6 +312,50 @@ def test_wrong_columns_are_refused_at_their_place(infos: list[ColumnInfo], place
     with pytest.raises(Invalid) as refused:
         cols.from_infos(infos)
     assert refused.value.field == place
+
+
+@pytest.mark.parametrize(
+    ("type_json", "type_text", "shown"),
+    [
+        ('"long"', "BIGINT", "BIGINT"),
+        ('"long"', "long", "long"),
+        ('"long"', None, "bigint"),
+        ('"long"', "", "bigint"),
+        ('"long"', "garbage <<<", "bigint"),
+        ('"long"', "x" * 200_000, "bigint"),
+        ('"string"', "varchar(5)", "varchar(5)"),
+        ('"varchar(5)"', "string", "string"),
+        ('"string"', "string collate UTF8_LCASE", "string"),
+        (
+            '{"type":"struct","fields":[{"name":"A b","type":"long"}]}',
+            "struct<A b:bigint>",
+            "struct<`A b`:bigint>",
+        ),
+        (
+            '{"type":"struct","fields":[{"name":"Ab","type":"long"}]}',
+            "struct<ab:bigint>",
+            "struct<ab:bigint>",
+        ),
+        (
+            '{"type":"struct","fields":[{"name":"a","type":"long"}]}',
+            "struct<a:bigint,... 3 more fields>",
+            "struct<a:bigint>",
+        ),
+    ],
+)
+def test_the_text_of_a_type_can_always_be_read(type_json: str, type_text: str | None, shown: str) -> None:
+    [column] = cols.from_infos([ColumnInfo(name="a", type_json=type_json, type_text=type_text)])
+    assert column.type_text == shown
+    parse_ddl(column.type_text, "type_text")
+
+
+@pytest.mark.parametrize(
+    ("type_text", "type_name"),
+    [("char(3)", "STRING"), ("string", "CHAR"), ("varchar(3)", "CHAR"), ("bigint", "USER_DEFINED_TYPE")],
+)
+def test_names_of_types_that_mean_the_same_to_somebody(type_text: str, type_name: str) -> None:
+    [column] = cols.from_infos([ColumnInfo(name="a", type_text=type_text, type_name=type_name.lower())])
+    assert column.type_name == type_name
 
 
 def test_columns_stand_in_the_order_of_their_positions() -> None:

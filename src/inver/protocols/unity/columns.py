@@ -15,7 +15,6 @@ from msgspec import Meta
 
 from inver.domain.datatypes import (
     BY_TYPE_NAME,
-    TYPE_NAMES,
     DataType,
     check_column_name,
     ddl,
@@ -28,6 +27,7 @@ from inver.domain.datatypes import (
 )
 from inver.domain.ddl import parse_ddl
 from inver.errors import Invalid
+from inver.protocols.unity.telling import name_of, text_of
 
 MAX_COLUMNS = 32_768
 _REMEMBERED_BYTES = 64 * 1024
@@ -169,12 +169,9 @@ _remembered_struct = lru_cache(maxsize=1024)(_struct_json)
 def _from_info(info: ColumnInfo, index: int, path: str) -> Column:
     name = check_column_name(info.name, f"{path}.name")
     given, text = _field_of(info, name, path)
-    named = info.type_name
-    if named is not None and named.upper() not in TYPE_NAMES:
-        raise Invalid(f"{path}.type_name: {named[:100]!r} is not a type name", field=f"{path}.type_name")
     column = _column(given, text, index if info.position is None else info.position)
-    column.type_text = info.type_text or column.type_text
-    column.type_name = named.upper() if named else column.type_name
+    column.type_text = text_of(given["type"], info.type_text, f"{path}.type_text")
+    column.type_name = name_of(column.type_name, info.type_name, f"{path}.type_name")
     column.comment = info.comment if info.comment is not None else column.comment
     column.partition_index = info.partition_index
     column.type_interval_type = info.type_interval_type or info.type_internal_type
