@@ -16,6 +16,7 @@ from inver.domain.ledger import Operation, Transaction
 from inver.domain.locations import Location
 from inver.domain.names import check_name, dotted
 from inver.domain.securables import Catalog, Schema, SecurableKind
+from inver.errors import NotFound, OutcomeUnknown
 from inver.ids import new_id
 from inver.ports import Store
 from inver.services.access import METASTORE_CHAIN, Access, missing
@@ -72,7 +73,7 @@ class Catalogs:
             storage_root=await self._root(caller, storage_root),
         )
         await self._decide(caller, operation)
-        return await self._names.catalog(name)
+        return await _changed(self._names.catalog(name))
 
     async def alter(self, caller: Caller, name: str, changes: Changes, etag: int | None) -> Catalog:
         catalog, chain = await self._catalog(caller, name, Action.ALTER)
@@ -92,7 +93,7 @@ class Catalogs:
         if operation == ledger.AlterCatalog(id=catalog.id):
             return catalog
         await self._decide(caller, operation)
-        return await self._names.catalog(name)
+        return await _changed(self._names.catalog(name))
 
     async def drop(self, caller: Caller, name: str, etag: int | None) -> None:
         catalog, _ = await self._catalog(caller, name, Action.DROP)
@@ -153,7 +154,7 @@ class Catalogs:
             storage_root=await self._root(caller, storage_root),
         )
         await self._decide(caller, operation, keyed)
-        return await self._names.schema(catalog, path)
+        return await _changed(self._names.schema(catalog, path))
 
     async def alter_schema(
         self,
@@ -182,7 +183,7 @@ class Catalogs:
         if keyed is None and operation == ledger.AlterSchema(id=schema.id):
             return schema
         await self._decide(caller, operation, keyed)
-        return await self._names.schema(catalog, path)
+        return await _changed(self._names.schema(catalog, path))
 
     async def drop_schema(
         self,
@@ -249,6 +250,14 @@ async def new_owner(
     if owner is None:
         raise missing("principal", name)
     return owner.id
+
+
+async def _changed(found: Awaitable[T]) -> T:
+    """What a change has made. To say that it is not there would say that the change was not made."""
+    try:
+        return await found
+    except NotFound:
+        raise OutcomeUnknown("the change is made, and its subject was renamed or dropped after it") from None
 
 
 async def _visible_page(

@@ -16,7 +16,16 @@ from inver.domain.ledger import Receipt, Transaction, Work
 from inver.domain.locations import Location
 from inver.domain.names import check_name, dotted, path_key
 from inver.domain.tables import Format, State, Table, TableKind, is_managed_delta
-from inver.errors import AlreadyExists, Forbidden, Invalid, NotFound, Refused, Stale, Unavailable
+from inver.errors import (
+    AlreadyExists,
+    Forbidden,
+    Invalid,
+    NotFound,
+    OutcomeUnknown,
+    Refused,
+    Stale,
+    Unavailable,
+)
 from inver.ids import new_id
 from inver.ports import FullTable, LogTail, ObjectStore, Store
 from inver.services.access import Access, missing
@@ -146,7 +155,7 @@ class DeltaTables:
             if finished is None or finished.state is not State.LIVE:
                 raise
             return await self._created_before(finished, fingerprint)
-        return _loaded(await self._full(table.id))
+        return await self.changed(table.id)
 
     async def register(
         self,
@@ -177,7 +186,7 @@ class DeltaTables:
         )
         ways = await self._ways(Location.parse(location))
         receipt = await self._transactions.decide(caller, [*ways, intent])
-        return _loaded(await self._full(receipt.results[-1].subject))
+        return await self.changed(receipt.results[-1].subject)
 
     # --- reading ---
 
@@ -188,8 +197,14 @@ class DeltaTables:
         return _loaded(full)
 
     async def changed(self, table_id: str) -> Loaded:
-        """What the caller has just made of a table. No right is asked for: the change itself needed one."""
-        return _loaded(await self._full(table_id))
+        """What the caller has just made of a table. No right is asked for: the change itself needed one.
+
+        To say that it is not there would say that the change was not made.
+        """
+        try:
+            return _loaded(await self._full(table_id))
+        except NotFound:
+            raise OutcomeUnknown("the change is made, and the table was dropped after it") from None
 
     async def snapshot(self, caller: Caller, name: tuple[str, ...]) -> Snapshot:
         """What a reader of the table needs, and nothing that only people want to see."""
