@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-import httpx
+import base64
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
-from tests.fixtures.unity import Place, code
+import httpx
+import pytest
+
+from tests.fixtures.delta import unity
+from tests.fixtures.server import running_inver
+from tests.fixtures.unity import ID, Place, code
 
 DENIED = (403, "PERMISSION_DENIED")
+EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
+ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"
+LISTS = ("columns", "changes")
+ID_TOKEN = "urn:ietf:params:oauth:token-type:id_token"
 
 
 def metastore(place: Place) -> str:
@@ -62,3 +77,231 @@ def test_b1_the_right_to_choose_storage_is_given_on_the_metastore_alone(place: P
     assert place.post("/schemas", body, by=maker)["storage_root"] == root
     staged = {"name": "t", "catalog_name": place.catalog, "schema_name": "rooted"}
     assert place.post("/staging-tables", staged, by=maker)["staging_location"].startswith(root + "/")
+
+
+def outside(place: Place) -> list[str]:
+    home = place.server.home
+    return [
+        "/etc/passwd",
+        "file:///etc",
+        f"file://{home}",
+        f"file://{home}/warehouse",
+        f"file://{home}/warehouse/mine",
+        f"file://{home.with_name('external')}-2/t",
+        f"file://{home.with_name('external')}/../t",
+        f"file://{home.with_name('external')}/%2e%2e/t",
+        "http://169.254.169.254/latest/meta-data",
+        "s3://somebody-elses-bucket/t",
+        "file://otherhost/t",
+    ]
+
+
+def registration(place: Place, location: str) -> dict[str, Any]:
+    return place.named(
+        "x",
+        table_type="EXTERNAL",
+        data_source_format="DELTA",
+        columns=[],
+        storage_location=location,
+    )
+
+
+def test_b1_a_table_lies_where_the_server_says_or_where_it_may(place: Place) -> None:
+    victim, staged = place.table("victim"), place.staged("staged")
+    maker = place.visitor("CREATE TABLE", "CREATE EXTERNAL TABLE")
+    for location in (victim.location, victim.location + "/x", staged.location, *outside(place)):
+        answer = maker.post("/tables", json=registration(place, location))
+        assert answer.status_code in (400, 403), (location, answer.text)
+        finish = {**place.creation(staged), "storage_location": location}
+        assert maker.post("/tables", json=finish).status_code in (400, 403, 404), location
+        for operation in ("PATH_READ", "PATH_READ_WRITE", "PATH_CREATE_TABLE"):
+            asked = {"url": location, "operation": operation}
+            answer = maker.post("/temporary-path-credentials", json=asked)
+            assert answer.status_code in (400, 403), (location, answer.text)
+    shown = place.get(f"/tables?catalog_name={place.catalog}&schema_name=s")["tables"]
+    assert [each["name"] for each in shown] == ["victim"]
+
+
+# --- A1: tokens of others ---
+
+
+@contextmanager
+def listening() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        yield listener
+
+
+def forged(issuer: str, algorithm: str) -> str:
+    def part(content: dict[str, Any]) -> str:
+        return base64.urlsafe_b64encode(json.dumps(content).encode()).decode().rstrip("=")
+
+    claims = {"iss": issuer, "sub": "admin", "email": "admin", "aud": "inver", "exp": 2**40}
+    return f"{part({'alg': algorithm, 'typ': 'JWT', 'kid': '1'})}.{part(claims)}.c2lnbmF0dXJl"
+
+
+@pytest.mark.parametrize("algorithm", ["none", "HS256", "RS512"])
+def test_a1_nobody_is_asked_whether_a_token_is_good(place: Place, algorithm: str) -> None:
+    with listening() as listener:
+        token = forged(f"http://127.0.0.1:{listener.getsockname()[1]}", algorithm)
+        for subject_type in (ACCESS_TOKEN, ID_TOKEN):
+            form = {"grant_type": EXCHANGE, "subject_token_type": subject_type, "subject_token": token}
+            answer = httpx.post(f"{place.server.url}/api/1.0/unity-control/auth/tokens", data=form)
+            assert code(answer) == (401, "UNAUTHENTICATED")
+        with unity(place.server) as stranger:
+            stranger.headers["Authorization"] = f"Bearer {token}"
+            assert code(stranger.get("/catalogs")) == (401, "UNAUTHENTICATED")
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+
+
+# --- B7, C14, C18: keys ---
+
+
+def test_b7_keys_end_where_the_roots_do(tmp_path: Path) -> None:
+    root = "abfss://data@acct.dfs.core.windows.net/lake"
+    secret = {"INVER_STORAGE__AZURE_KEY": base64.b64encode(b"the key of the account").decode()}
+    wide, narrow = (
+        {**secret, "INVER_STORAGE__EXTERNAL_ROOTS": roots} for roots in (root, f"{root}/elsewhere")
+    )
+    with running_inver(tmp_path / "home", env=wide) as server:
+        place = Place(server)
+        table = place.post("/tables", registration(place, f"{root}/orders"))["table_id"]
+        asked = (
+            ("/temporary-table-credentials", {"table_id": table, "operation": "READ"}),
+            ("/temporary-path-credentials", {"url": f"{root}/orders", "operation": "PATH_READ"}),
+            ("/temporary-path-credentials", {"url": f"{root}/new", "operation": "PATH_CREATE_TABLE"}),
+        )
+        for path, body in asked:
+            assert "azure_user_delegation_sas" in place.post(path, body)
+        place.close()
+        server.restart(narrow)
+        with unity(server) as admin:
+            for path, body in asked:
+                answer = admin.post(path, json=body)
+                assert answer.status_code in (400, 403), answer.text
+                assert "sig=" not in answer.text
+
+
+def test_c14_there_are_no_keys_to_what_lies_above_a_table(place: Place) -> None:
+    managed, staged = place.table("managed"), place.staged("staged")
+    root = f"file://{place.server.home.with_name('external')}"
+    place.post("/tables", registration(place, f"{root}/{place.catalog}/deep/x"))
+    above = {
+        *(location.rpartition("/")[0] for location in (managed.location, staged.location)),
+        f"{root}/{place.catalog}/deep",
+        f"{root}/{place.catalog}",
+        root,
+        "file:///",
+        "s3://bucket",
+        "s3://bucket/",
+    }
+    for url in above:
+        for operation in ("PATH_READ", "PATH_READ_WRITE", "PATH_CREATE_TABLE"):
+            answer = place.admin.post(
+                "/temporary-path-credentials", json={"url": url, "operation": operation}
+            )
+            assert code(answer) == DENIED, (url, operation)
+
+
+def test_c18_who_has_no_right_to_keys_learns_nothing_of_places(place: Place) -> None:
+    managed, staged = place.table("managed"), place.staged("staged")
+    dropped = place.table("dropped")
+    place.send("DELETE", f"/tables/{place.schema}.dropped")
+    root = f"file://{place.server.home.with_name('external')}/{place.catalog}"
+    place.post("/tables", registration(place, f"{root}/x"))
+    for person in (place.person(), place.visitor("BROWSE"), place.visitor("CREATE TABLE")):
+        for operation in ("PATH_READ", "PATH_READ_WRITE", "PATH_CREATE_TABLE"):
+            answers = {
+                (answer.status_code, answer.text)
+                for url in (
+                    managed.location,
+                    staged.location,
+                    dropped.location,
+                    f"{managed.location}/_delta_log",
+                    f"{root}/x",
+                    f"{root}/nothing",
+                    root,
+                    "file:///etc",
+                    "s3://bucket/x",
+                )
+                for answer in [
+                    person.post("/temporary-path-credentials", json={"url": url, "operation": operation})
+                ]
+            }
+            assert len(answers) == 1, answers
+
+
+def test_c18_ids_of_tables_that_may_not_be_seen_are_of_none(place: Place) -> None:
+    managed, staged = place.table("managed"), place.staged("staged")
+    nobody = "00000000-0000-7000-8000-00000000beef"
+    for person in (place.person(), place.visitor()):
+        answers = set()
+        for table in (managed.id, staged.id, nobody):
+            body = {"table_id": table, "operation": "READ"}
+            answer = person.post("/temporary-table-credentials", json=body)
+            answers.add((answer.status_code, answer.text.replace(table, "")))
+        assert len(answers) == 1, answers
+
+
+# --- F1, F3: bad input ---
+
+
+def bodies(place: Place) -> list[tuple[str, str, dict[str, Any], str]]:
+    """Requests that would succeed, and the fields of each that may be null or left out."""
+    root = f"file://{place.server.home.with_name('external')}/{place.catalog}"
+    described = {"comment": "c", "properties": {"a": "b"}}
+    table = {**registration(place, f"{root}/new"), **described, "columns": [ID]}
+    optional = "comment properties storage_root columns data_source_format owner new_name"
+    change = {"principal": "admin", "add": ["SELECT"], "remove": ["MODIFY"]}
+    return [
+        ("POST", "/catalogs", {"name": "x", "storage_root": root, **described}, optional),
+        ("POST", "/schemas", {"name": "x", "catalog_name": place.catalog, **described}, optional),
+        ("PATCH", f"/catalogs/{place.catalog}", {"owner": "admin", "new_name": "x", **described}, optional),
+        ("PATCH", f"/schemas/{place.schema}", {"owner": "admin", "new_name": "x", **described}, optional),
+        ("PATCH", f"/tables/{place.schema}.t", {"owner": "admin", "new_name": "x", "comment": "c"}, optional),
+        ("POST", "/staging-tables", place.named("x"), ""),
+        ("POST", "/tables", table, optional),
+        ("PATCH", f"/permissions/schema/{place.schema}", {"changes": [change]}, ""),
+        ("POST", "/temporary-path-credentials", {"url": f"{root}/p", "operation": "PATH_READ"}, ""),
+        ("POST", "/temporary-table-credentials", {"table_id": ID["name"], "operation": "READ"}, ""),
+    ]
+
+
+def test_f1_wrong_types_in_every_field(place: Place) -> None:
+    place.table()
+    paths = (f"/catalogs/{place.catalog}", f"/schemas/{place.schema}", f"/tables/{place.schema}.t")
+    before = [place.get(path) for path in paths]
+    for method, path, body, optional in bodies(place):
+        for field in body:
+            for wrong in (5, -1.5, True, [], [1], {"a": 1}, {"a": None}, "a\x00b", None):
+                if (wrong is None and field in optional) or (wrong == [] and field in LISTS):
+                    continue
+                answer = place.admin.request(method, path, json={**body, field: wrong})
+                assert code(answer)[0] == 400, (path, field, wrong, answer.text)
+                assert field in answer.text or "NUL" in answer.text, (path, field, answer.text)
+    assert [place.get(path) for path in paths] == before
+    assert code(place.admin.get("/catalogs/x")) == (404, "CATALOG_NOT_FOUND")
+    assert place.get(f"/permissions/schema/{place.schema}") == {"privilege_assignments": []}
+
+
+def test_f3_every_list_has_a_bound(place: Place) -> None:
+    change = {"principal": "admin", "add": [], "remove": []}
+    path = f"/permissions/schema/{place.schema}"
+    root = f"file://{place.server.home.with_name('external')}/{place.catalog}"
+    columns = [{"name": f"c{index}", "type_name": "LONG"} for index in range(32_769)]
+    for method, where, body, field in (
+        ("PATCH", path, {"changes": [change] * 201}, "changes"),
+        ("PATCH", path, {"changes": [{**change, "add": ["SELECT"] * 101}]}, "add"),
+        ("PATCH", path, {"changes": [{**change, "remove": ["SELECT"] * 101}]}, "remove"),
+        ("POST", "/tables", {**registration(place, f"{root}/x"), "columns": columns}, "columns"),
+        (
+            "POST",
+            "/catalogs",
+            {"name": "x", "properties": dict.fromkeys(map(str, range(10_001)), "")},
+            "prop",
+        ),
+    ):
+        answer = place.admin.request(method, where, json=body)
+        assert code(answer)[0] == 400, field
+        assert field in answer.json()["message"]
