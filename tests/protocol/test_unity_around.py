@@ -125,6 +125,20 @@ def test_a_change_of_nothing_leaves_no_trace(place: Place) -> None:
         assert code(reader.patch(path, json={})) == (403, "PERMISSION_DENIED")
 
 
+def test_null_is_as_good_as_left_out_of_a_change_but_takes_a_comment_away(place: Place) -> None:
+    place.table()
+    path = f"/tables/{place.schema}.t"
+    shown = place.send("PATCH", path, {"comment": "ours"})
+    nothing = {"owner": None, "new_name": None, "columns": None, "properties": None, "storage_location": None}
+    assert place.send("PATCH", path, nothing) == shown
+    assert "comment" not in place.send("PATCH", path, {**nothing, "comment": None})
+    for path in (f"/catalogs/{place.catalog}", f"/schemas/{place.schema}"):
+        shown = place.send("PATCH", path, {"comment": "ours", "properties": {"a": "b"}})
+        assert (
+            place.send("PATCH", path, dict.fromkeys(("comment", "properties", "owner", "new_name"))) == shown
+        )
+
+
 def test_a_rename_is_one_event(place: Place) -> None:
     table = place.table()
     seen = events(place, table.id)
@@ -323,3 +337,46 @@ def test_whoever_shows_a_token_is_told_who_they_are(place: Place, kind: str) -> 
     assert (me["id"], me["userName"], me["displayName"], me["active"]) == (made["id"], name, name, True)
     assert me["schemas"] == ["urn:ietf:params:scim:schemas:core:2.0:User"]
     assert me["meta"]["created"] == me["meta"]["lastModified"]
+
+
+# --- pages ---
+
+
+def test_pages_go_on_when_what_they_ended_with_is_gone(place: Place) -> None:
+    for number in range(6):
+        place.post("/tables", external(place, f"t{number}"))
+    first = place.get(tables_of(place) + "&max_results=3")
+    assert [each["name"] for each in first["tables"]] == ["t0", "t1", "t2"]
+    place.send("DELETE", f"/tables/{place.schema}.t2")
+    place.send("DELETE", f"/tables/{place.schema}.t4")
+    place.post("/tables", external(place, "t1a"))
+    place.post("/tables", external(place, "t3a"))
+    rest = place.get(tables_of(place) + f"&max_results=3&page_token={first['next_page_token']}")
+    assert [each["name"] for each in rest["tables"]] == ["t3", "t3a", "t5"]
+    assert "next_page_token" not in rest
+
+
+def test_a_page_token_shows_nobody_more_than_they_may_see(place: Place) -> None:
+    for name in ("a", "b", "c"):
+        place.post("/tables", external(place, name))
+    token = place.get(tables_of(place) + "&max_results=1")["next_page_token"]
+    change = {"principal": (reader := place.visitor()).headers["X-Name"], "add": ["SELECT"], "remove": []}
+    place.send("PATCH", f"/permissions/table/{place.schema}.c", {"changes": [change]})
+    for given in (token, "", "a", "A", "no such name", "\U0001f4a5"):
+        shown = reader.get(tables_of(place), params={"page_token": given, **where(place)}).json()
+        names = [each["name"] for each in shown["tables"]]
+        assert names == (["c"] if given[:1].lower() < "c" else []), given
+    stranger = place.person().get("/tables", params={"page_token": token, **where(place)})
+    assert code(stranger) == (404, "CATALOG_DOES_NOT_EXIST")
+
+
+def where(place: Place) -> dict[str, str]:
+    return {"catalog_name": place.catalog, "schema_name": "s"}
+
+
+@pytest.mark.parametrize("path", ["/catalogs", "/schemas", "/tables"])
+@pytest.mark.parametrize("size", ["-1", "x", "1.5", "", "+1", "9" * 30, "\u0663"])
+def test_sizes_of_pages_that_are_none(place: Place, path: str, size: str) -> None:
+    answer = place.admin.get(path, params={**where(place), "max_results": size})
+    assert code(answer) in (INVALID, INVALID_MANAGED)
+    assert "max_results" in answer.json()["message"]

@@ -305,3 +305,30 @@ def test_f3_every_list_has_a_bound(place: Place) -> None:
         answer = place.admin.request(method, where, json=body)
         assert code(answer)[0] == 400, field
         assert field in answer.json()["message"]
+
+
+def test_f1_a_name_that_is_too_long_for_one_is_not_told_back(place: Place) -> None:
+    long = "x" * 1_000_000
+    change = {"principal": long, "add": ["SELECT"], "remove": []}
+    place.table()
+    for method, path, body in (
+        ("POST", "/schemas", {"name": "x", "catalog_name": long}),
+        ("POST", "/staging-tables", place.named("x", catalog_name=long)),
+        ("POST", "/staging-tables", place.named("x", schema_name=long)),
+        ("POST", "/tables", {**registration(place, "file:///x"), "catalog_name": long}),
+        ("POST", "/tables", {**registration(place, "file:///x"), "schema_name": long}),
+        ("POST", "/tables", registration(place, long)),
+        ("PATCH", f"/catalogs/{place.catalog}", {"owner": long}),
+        ("PATCH", f"/schemas/{place.schema}", {"owner": long}),
+        ("PATCH", f"/tables/{place.schema}.t", {"owner": long}),
+        ("PATCH", f"/permissions/schema/{place.schema}", {"changes": [change]}),
+        ("POST", "/temporary-table-credentials", {"table_id": long, "operation": "READ"}),
+        ("POST", "/temporary-path-credentials", {"url": long, "operation": "PATH_READ"}),
+        ("POST", "/temporary-path-credentials", {"url": "/x", "operation": long}),
+        *(("PATCH", where, {"new_name": long}) for where in (f"/catalogs/{place.catalog}",)),
+        ("POST", "/catalogs", {"name": long}),
+        ("POST", "/catalogs", {"name": "." + long}),
+    ):
+        answer = place.admin.request(method, path, json=body)
+        assert code(answer)[0] == 400, path
+        assert len(answer.content) < 2_000, (path, len(answer.content))

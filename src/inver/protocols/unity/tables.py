@@ -157,7 +157,7 @@ class TableRoutes:
         body = decode(request, _update)
         name = full_name(request.args[0], 3)
         for field in ("columns", "properties", "storage_location"):
-            if getattr(body, field) is not msgspec.UNSET:
+            if getattr(body, field) is not None:
                 fix = "change the table itself with an engine; a commit tells the catalog of it"
                 raise Invalid(f"{field} cannot be changed here", field=field, fix=fix)
         intents = _intents(TableRef(name=name), body)
@@ -179,9 +179,10 @@ def _intents(table: TableRef, body: wire.UpdateTable) -> list[ask.Intent]:
     """Only what is asked for: who renames a table has not altered it."""
     assert table.name is not None
     found: list[ask.Intent] = []
-    if body.comment is not msgspec.UNSET or body.owner is not msgspec.UNSET:
-        found.append(ask.AlterTable(table=table, comment=body.comment, owner=body.owner))
-    if isinstance(body.new_name, str):
+    if body.comment is not msgspec.UNSET or body.owner is not None:
+        owner = msgspec.UNSET if body.owner is None else body.owner
+        found.append(ask.AlterTable(table=table, comment=body.comment, owner=owner))
+    if body.new_name is not None:
         to = (*table.name[:2], new_name(body.new_name, "new_name"))
         found.append(ask.RenameTable(table=table, to=to))
     return found

@@ -7,7 +7,7 @@ dialect spell one thing differently, both spellings are read.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -20,6 +20,8 @@ from inver.services.delta.types import Loaded
 
 Long = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+# What is called by a name that is longer than any can be is not looked for, nor told back.
+Known = Annotated[str, Meta(max_length=1_024)]
 Text = Annotated[str, Meta(max_length=65_536)]
 Properties = Annotated[dict[Annotated[str, Meta(max_length=1_024)], str], Meta(max_length=10_000)]
 
@@ -37,8 +39,8 @@ class Body(msgspec.Struct, kw_only=True):
 
 class CreateStagingTable(Body):
     name: str
-    catalog_name: str
-    schema_name: str
+    catalog_name: Known
+    schema_name: Known
 
 
 class StagingTableInfo(msgspec.Struct, kw_only=True):
@@ -51,8 +53,8 @@ class StagingTableInfo(msgspec.Struct, kw_only=True):
 
 class CreateTable(Body):
     name: str
-    catalog_name: str
-    schema_name: str
+    catalog_name: Known
+    schema_name: Known
     table_type: str
     data_source_format: str | None = None
     columns: Columns | None = None
@@ -62,14 +64,17 @@ class CreateTable(Body):
 
 
 class UpdateTable(Body):
-    """What belongs to the log of a table is there only to be refused."""
+    """What belongs to the log of a table is there only to be refused.
 
-    owner: str | msgspec.UnsetType = msgspec.UNSET
+    Null takes a comment away, and is as good as left out elsewhere.
+    """
+
+    owner: Known | None = None
     comment: Text | None | msgspec.UnsetType = msgspec.UNSET
-    new_name: str | msgspec.UnsetType = msgspec.UNSET
-    columns: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    properties: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    storage_location: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    new_name: str | None = None
+    columns: Any = None
+    properties: Any = None
+    storage_location: Any = None
 
 
 class TableInfo(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -150,7 +155,7 @@ class CreateCatalog(Body):
 
 class CreateSchema(Body):
     name: str
-    catalog_name: str
+    catalog_name: Known
     comment: Text | None = None
     properties: Properties | None = None
     storage_root: str | None = None
@@ -161,7 +166,7 @@ class Update(Body):
 
     comment: Text | None = None
     properties: Properties | None = None
-    owner: str | None = None
+    owner: Known | None = None
     new_name: str | None = None
 
 
@@ -246,7 +251,7 @@ Privileges = Annotated[list[str], Meta(max_length=100)]
 
 
 class PermissionsChange(Body):
-    principal: str
+    principal: Known
     add: Privileges | None = None
     remove: Privileges | None = None
 
