@@ -122,6 +122,39 @@ def test_b1_a_table_lies_where_the_server_says_or_where_it_may(place: Place) -> 
     assert [each["name"] for each in shown] == ["victim"]
 
 
+def test_b1_owning_a_schema_opens_no_folder_of_the_external_roots(place: Place) -> None:
+    root = f"file://{place.server.home.with_name('external')}/{place.catalog}"
+    owner = place.person(("CREATE CATALOG", "metastore", metastore(place)))
+    mine = f"{place.catalog}-mine"
+    place.post("/catalogs", {"name": mine}, by=owner)
+    place.post("/schemas", {"name": "s", "catalog_name": mine}, by=owner)
+    change = {"principal": owner.headers["X-Name"], "add": ["CREATE EXTERNAL TABLE"], "remove": []}
+    place.send("PATCH", f"/permissions/schema/{mine}.s", {"changes": [change]}, by=owner)
+    place.send("PATCH", f"/permissions/catalog/{mine}", {"changes": [change]}, by=owner)
+    body = {**registration(place, f"{root}/payroll"), "catalog_name": mine}
+    refused = owner.post("/tables", json=body)
+    assert code(refused) == DENIED
+    assert "CREATE EXTERNAL TABLE on metastore" in refused.json()["message"]
+    # Nor by another way in.
+    url, headers = place.server.url, {"Authorization": owner.headers["Authorization"]}
+    table = {"name": "x", "schema": {"type": "struct", "fields": []}, "location": f"{root}/payroll"}
+    answer = httpx.post(f"{url}/iceberg/v1/{mine}/namespaces/s/tables", json=table, headers=headers)
+    assert answer.status_code == 403, answer.text
+    for way in ("declare", "register"):
+        asked = {"location": f"{root}/payroll"}
+        answer = httpx.post(f"{url}/lance/v1/table/{mine}$s$x/{way}", json=asked, headers=headers)
+        assert answer.status_code == 403, (way, answer.text)
+    table = {"name": "x", "format": "DELTA", "kind": "EXTERNAL", "location": f"{root}/payroll"}
+    answer = httpx.post(
+        f"{url}/api/management/v1/catalogs/{mine}/schemas/s/tables", json=table, headers=headers
+    )
+    assert answer.status_code == 403, answer.text
+    # Whoever was given the right to those folders needs the schema too.
+    place.send("PATCH", f"/permissions/metastore/{metastore(place)}", {"changes": [change]})
+    assert place.post("/tables", body, by=owner)["owner"] == owner.headers["X-Name"]
+    assert code(owner.post("/tables", json=registration(place, f"{root}/other")))[0] == 404
+
+
 # --- A1: tokens of others ---
 
 

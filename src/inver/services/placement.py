@@ -50,8 +50,7 @@ class Placement:
         Folders named by ids are the server's, also when nothing claims them at the moment.
         """
         location = Location.parse(asked, field=field)
-        own = [Location.parse(root) for root in (schema.storage_root, catalog.storage_root) if root]
-        inside = [root for root in own if root.contains(location) and root != location]
+        inside = _own_roots(location, catalog, schema)
         for root in (*inside, self._warehouse):
             if root.contains(location) and is_uuid(root.relative(location).partition("/")[0]):
                 raise Invalid(
@@ -60,6 +59,10 @@ class Placement:
                     fix="leave location out, or choose another folder",
                 )
         return location if inside else self.external(asked, field)
+
+    def is_own(self, location: Location, catalog: Catalog, schema: Schema) -> bool:
+        """Whether it lies below a root that the schema or its catalog was given."""
+        return bool(_own_roots(location, catalog, schema))
 
     def external(self, asked: str, field: str = "location") -> Location:
         location = Location.parse(asked, field=field)
@@ -72,3 +75,9 @@ class Placement:
                 fix="add its root to storage.external_roots, or move the table under one of them",
             )
         return location
+
+
+def _own_roots(location: Location, catalog: Catalog, schema: Schema) -> list[Location]:
+    """The roots of the schema and its catalog that the location lies below."""
+    own = [Location.parse(root) for root in (schema.storage_root, catalog.storage_root) if root]
+    return [root for root in own if root.contains(location) and root != location]

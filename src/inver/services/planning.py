@@ -185,7 +185,8 @@ class Plan:
             raise missing("schema", shown)
         await self._access.require(self._caller, Action.CREATE_TABLE, chain, shown)
         if kind is TableKind.EXTERNAL:
-            await self._access.require(self._caller, Action.CREATE_EXTERNAL_TABLE, chain, shown)
+            # The folders below the external roots are no schema's, whoever owns it.
+            await self._access.require(self._caller, Action.CREATE_EXTERNAL_TABLE, METASTORE_CHAIN)
         return schema, chain, check_name(name, field)
 
     def _stands(self, name: tuple[str, ...], table_id: str, owner: str, above: Chain) -> None:

@@ -21,7 +21,7 @@ from inver.domain.tables import State as Life
 from inver.domain.uuids import is_uuid
 from inver.errors import AlreadyExists, Invalid
 from inver.ports import Store
-from inver.services.access import Access
+from inver.services.access import METASTORE_CHAIN, Access
 from inver.services.claims import claims_above, claims_on, gives_way
 from inver.services.context import Caller
 from inver.services.iceberg.files import known_place
@@ -61,7 +61,7 @@ class Places:
     async def chosen_by_client(self, caller: Caller, home: Home, asked: str, view: bool = False) -> Site:
         """A folder outside the server's own; it takes the right to make external tables."""
         location = self._placement.chosen(asked, home.catalog, home.schema)
-        await self._access.require(caller, Action.CREATE_EXTERNAL_TABLE, home.chain)
+        await self._require_choice(caller, home, location)
         return await self._free(caller, location, view)
 
     async def chosen(
@@ -106,7 +106,7 @@ class Places:
             if await self._could_read(caller, table) or await self._could_undrop(caller, table):
                 return file
         self._placement.chosen(metadata_location, home.catalog, home.schema, "metadata-location")
-        await self._access.require(caller, Action.CREATE_EXTERNAL_TABLE, home.chain)
+        await self._require_choice(caller, home, file)
         return file
 
     async def holders(self, path: str) -> list[Table]:
@@ -143,6 +143,12 @@ class Places:
             # The server itself writes there.
             raise Invalid(f"{name} must lie below the table's location", field=name)
         self._placement.external(value, name)
+
+    async def _require_choice(self, caller: Caller, home: Home, location: Location) -> None:
+        """Below its own root a schema's rights count; the external roots are no schema's, whoever owns it."""
+        own = self._placement.is_own(location, home.catalog, home.schema)
+        chain = home.chain if own else METASTORE_CHAIN
+        await self._access.require(caller, Action.CREATE_EXTERNAL_TABLE, chain)
 
     async def _free(self, caller: Caller, location: Location, view: bool) -> Site:
         ways = []

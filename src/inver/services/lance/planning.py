@@ -20,7 +20,7 @@ from inver.domain.tables import Format, State, Table, TableKind
 from inver.errors import Invalid, NotFound
 from inver.ids import new_id
 from inver.ports import Store
-from inver.services.access import Access, missing
+from inver.services.access import METASTORE_CHAIN, Access, missing
 from inver.services.context import Caller
 from inver.services.lance.finalizing import Finalizing
 from inver.services.lance.finding import Finding
@@ -148,7 +148,7 @@ class Plan:
         await self._access.require(self._caller, Action.CREATE_TABLE, chain, shown)
         kind = TableKind.MANAGED if item.location is None else TableKind.EXTERNAL
         if kind is TableKind.EXTERNAL:
-            await self._access.require(self._caller, Action.CREATE_EXTERNAL_TABLE, chain, shown)
+            await self._access.require(self._caller, Action.CREATE_EXTERNAL_TABLE, METASTORE_CHAIN)
         table_id = item.table_id or new_id()
         catalog = await self._names.catalog(catalog_name)
         location = self._placement.place(kind, table_id, item.location, catalog, schema)

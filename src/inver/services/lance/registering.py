@@ -17,7 +17,7 @@ from inver.domain.tables import Format, State, Table, TableKind
 from inver.errors import AlreadyExists, Invalid, NotFound
 from inver.ids import new_id
 from inver.ports import ObjectStore, Store
-from inver.services.access import Access, missing
+from inver.services.access import METASTORE_CHAIN, Access, missing
 from inver.services.context import Caller
 from inver.services.lance.finding import placed
 from inver.services.lance.importing import branch_operations, recorded
@@ -72,7 +72,7 @@ class Registering:
             table_id = standing.id
             operations.append(await self._bring_back(caller, standing, schema.id, name[-1]))
         else:
-            await self._access.require(caller, Action.CREATE_EXTERNAL_TABLE, chain, dotted(name[:-1]))
+            await self._access.require(caller, Action.CREATE_EXTERNAL_TABLE, METASTORE_CHAIN)
             table_id = new_id()
             place = self._placement.external(location)
             operations += await self._import(table_id, schema.id, name[-1], place, properties)
