@@ -15,7 +15,7 @@ from inver.errors import Forbidden
 from inver.ports import Store
 from inver.services.access import Access, missing
 from inver.services.context import Caller
-from inver.services.grants import Grants, NamedGrant, SecurableRef
+from inver.services.grants import Grants, SecurableRef
 
 
 class PermissionChange(msgspec.Struct, frozen=True):
@@ -43,14 +43,14 @@ class Permissions:
     async def on(self, caller: Caller, ref: SecurableRef, principal: str | None = None) -> list[Held]:
         """All that is held on it, for who may read that; everybody else sees what they hold themselves."""
         try:
-            return _held(await self._grants.on(caller, ref, principal))
+            found = await self._grants.on(caller, ref, principal)
+            return [Held(grant.principal, grant.row.privilege) for grant in found]
         except Forbidden:
             me = caller.principal.name
             if principal is not None and name_key(principal) != name_key(me):
                 raise
-            securable_id = (await self._grants.chain(caller, ref))[0].id
-            mine = await self._grants.of(caller, me)
-            return _held([grant for grant in mine if grant.row.securable_id == securable_id])
+            rows = await self._store.grants_on((await self._grants.chain(caller, ref))[0].id)
+            return [Held(me, row.privilege) for row in rows if row.principal_id == caller.principal.id]
 
     async def change(
         self, caller: Caller, ref: SecurableRef, changes: Sequence[PermissionChange]
@@ -84,7 +84,3 @@ class Permissions:
         rows = await self._store.grants_on(securable_id)
         people = await self._store.names_of([row.principal_id for row in rows])
         return [Held(people.get(row.principal_id, row.principal_id), row.privilege) for row in rows]
-
-
-def _held(grants: Sequence[NamedGrant]) -> list[Held]:
-    return [Held(grant.principal, grant.row.privilege) for grant in grants]
