@@ -12,6 +12,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from tests.fixtures.delta import unity
 from tests.fixtures.iceberg import SCHEMA, Lake, Table, error, first_commit, kind
 from tests.fixtures.s3 import S3Server
 from tests.fixtures.server import InverServer, running_inver
@@ -351,3 +352,30 @@ def test_tables_in_folders_are_not_signed_for(tmp_path: Path) -> None:
         assert asked["config"] == {}
         assert "remote-signing-config" not in asked
         lake.close()
+
+
+def test_a_folder_below_the_root_of_the_catalog_is_a_place_for_tables(
+    lake: Lake, s3_server: S3Server
+) -> None:
+    """Also for whoever asks for the keys, though it lies below no root for external tables."""
+    bucket = s3_server.create_bucket()
+    name = f"rooted-{bucket}"
+    lake.management("POST", "/catalogs", {"name": name, "storage_root": f"s3://{bucket}/own"})
+    namespaces = f"{lake.base}/{name}/namespaces"
+    lake.admin.post(namespaces, json={"namespace": ["ns"]}).raise_for_status()
+    body = {"name": "t", "schema": SCHEMA, "location": f"s3://{bucket}/own/mine"}
+    tables = namespaces + "/ns/tables"
+    asks = {"X-Iceberg-Access-Delegation": "vended-credentials"}
+    made = lake.admin.post(tables, json=body, headers=asks)
+    assert made.status_code == 200, made.text
+    assert lake.admin.get(f"{tables}/t", headers=asks).status_code == 200
+    assert lake.admin.get(f"{tables}/t/credentials").status_code == 200
+    with unity(lake.server) as admin:
+        shown = admin.get(f"/tables/{name}.ns.t").json()
+        assert (shown["table_type"], shown["storage_location"]) == ("EXTERNAL", body["location"])
+        for path, asked in (
+            ("/temporary-table-credentials", {"table_id": shown["table_id"], "operation": "READ_WRITE"}),
+            ("/temporary-path-credentials", {"url": f"{body['location']}/data", "operation": "PATH_READ"}),
+        ):
+            answer = admin.post(path, json=asked)
+            assert answer.status_code == 200, answer.text

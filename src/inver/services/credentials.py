@@ -66,7 +66,7 @@ class Credentials:
                 return await self._for_staged(caller, staged, ref.id)
         table = await self._names.table(ref)
         await self._require(caller, table, access, ref.shown())
-        return await self._vend(self._placement.current(table), access)
+        return await self._vend(await self._current(table), access)
 
     async def by_right(self, caller: Caller, table: Table) -> Vended | None:
         """For writing who may commit, for reading who may read, and nothing for others."""
@@ -75,7 +75,7 @@ class Credentials:
             return None
         writes = await self._access.permits(caller, Action.COMMIT, chain)
         access = StorageAccess.READ_WRITE if writes else StorageAccess.READ
-        return await self._vend(self._placement.current(table), access)
+        return await self._vend(await self._current(table), access)
 
     async def for_new(self, location: Location) -> Vended:
         """For a place that was chosen or checked for a table that is about to be written."""
@@ -125,6 +125,16 @@ class Credentials:
                 raise
             return await self.for_path(caller, url, PathUse.CREATE_TABLE)
 
+    async def _current(self, table: Table) -> Location:
+        """Where the table lies, if tables may lie there now: below a configured root, or its schema's own."""
+        try:
+            return self._placement.current(table)
+        except Invalid:
+            location = Location.parse(table.location)
+            if self._placement.is_own(location, *await self._names.home(table)):
+                return location
+            raise
+
     async def _vend(self, location: Location, access: StorageAccess) -> Vended:
         return Vended(location.text, access, await self._vendor.vend(location, access))
 
@@ -171,7 +181,7 @@ class Credentials:
         if table.state not in NAMED:
             raise missing("table", table.id)
         await self._require(caller, table, access, table.id)
-        self._placement.current(table)
+        await self._current(table)
 
 
 def _leaves(table: Table, use: PathUse) -> bool:

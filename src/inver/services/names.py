@@ -50,6 +50,13 @@ class Names:
             raise missing("view" if ref.view else "table", ref.shown())
         return table
 
+    async def home(self, table: Table) -> tuple[Catalog, Schema]:
+        """The catalog and the schema in which a table stands."""
+        name = await self._store.full_name(table.id)
+        if name is None:
+            raise missing("table", table.name)
+        return await self.catalog(name[0]), await self.schema(name[0], name[1:-1])
+
     async def dropped_table(self, table_id: str) -> Table:
         table = await self._find(TableRef(id=table_id))
         if table is None or table.state is not State.DROPPED:
