@@ -203,7 +203,9 @@ def test_a_list_can_be_read_by_clients_that_do_not_know_every_format(place: Plac
         "lance": "TEXT",
     }
     assert listed["lance"] == made == place.get(f"/tables/{place.schema}.lance")
-    assert place.get(f"/tables/{place.schema}.iceberg")["data_source_format"] == "ICEBERG"
+    assert listed["iceberg"]["properties"] == {"table_type": "iceberg"}
+    shown = place.get(f"/tables/{place.schema}.iceberg")
+    assert (shown["data_source_format"], shown["properties"]) == ("ICEBERG", {})
     with place.server.client() as management:
         kept = management.get(f"/catalogs/{place.catalog}/schemas/s/tables/lance").json()
     assert (kept["format"], kept["properties"]) == ("LANCE", {"k": "v"})

@@ -199,9 +199,8 @@ def _kind(text: str) -> TableKind:
 
 def _format(text: str | None, properties: dict[str, str]) -> tuple[Format, dict[str, str]]:
     """The format, and the properties without the one that tells it."""
-    [(mark, lance)] = wire.LANCE_MARK.items()
-    if text == wire.LANCE_FORMAT and properties.get(mark, "").lower() == lance:
-        return Format.LANCE, {name: value for name, value in properties.items() if name != mark}
+    if text == wire.LANCE_FORMAT and properties.get(wire.MARK, "").upper() == Format.LANCE:
+        return Format.LANCE, {name: value for name, value in properties.items() if name != wire.MARK}
     try:
         return Format(text or ""), properties
     except ValueError:

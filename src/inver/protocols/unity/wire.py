@@ -25,9 +25,9 @@ Known = Annotated[str, Meta(max_length=1_024)]
 Text = Annotated[str, Meta(max_length=65_536)]
 Properties = Annotated[dict[Annotated[str, Meta(max_length=1_024)], str], Meta(max_length=10_000)]
 
-# The formats of this dialect do not include Lance, whose own clients of it agree on these words.
+# The formats of this dialect do not include Lance, whose own clients of it agree on this word and a property.
 LANCE_FORMAT = "TEXT"
-LANCE_MARK = {"table_type": "lance"}
+MARK = "table_type"
 
 
 class Body(msgspec.Struct, kw_only=True):
@@ -117,7 +117,7 @@ class TableInfo(msgspec.Struct, kw_only=True, omit_defaults=True):
             columns=shown,
             storage_location=table.location or None,
             comment=details.comment,
-            properties=_properties(loaded) if properties else msgspec.UNSET,
+            properties=_properties(loaded, listed) if properties else msgspec.UNSET,
             owner=loaded.owner,
             created_at=table.created_at,
             created_by=loaded.created_by,
@@ -134,8 +134,12 @@ def _format(known: Format, listed: bool) -> str | msgspec.UnsetType:
     return msgspec.UNSET if listed and known is Format.ICEBERG else known
 
 
-def _properties(loaded: Loaded) -> dict[str, str]:
-    return {**loaded.properties, **LANCE_MARK} if loaded.table.format is Format.LANCE else loaded.properties
+def _properties(loaded: Loaded, listed: bool) -> dict[str, str]:
+    """With the format as a mark, where the word for it is left out."""
+    known = loaded.table.format
+    if _format(known, listed) == known:
+        return loaded.properties
+    return {**loaded.properties, MARK: known.lower()}
 
 
 class TableList(msgspec.Struct, omit_defaults=True):
