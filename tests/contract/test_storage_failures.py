@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import re
-import socket
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
 from uuid import uuid4
 
 import pytest
@@ -17,76 +13,9 @@ from inver.errors import Broken, Invalid, NotFound, OutcomeUnknown, Unavailable
 from inver.secrets import Secret
 from inver.storage.objects import RemoteStore
 from inver.storage.options import StorageOptions
+from tests.fixtures.network import CONFLICT, DENIED, FAILURE, Network, running_network
 
 pytestmark = pytest.mark.s3
-
-FAILURE = b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-CONFLICT = b"HTTP/1.1 409 Conflict\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-DENIED = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-
-
-class Network:
-    """Stands between client and server. `on_put` may answer the n-th PUT itself (`before`), or let
-    the server do it and replace the server's answer (`after`); an empty answer cuts the line."""
-
-    def __init__(self, server_port: int) -> None:
-        self.server_port = server_port
-        self.before: Callable[[int], bytes | None] = lambda n: None
-        self.after: Callable[[int], bytes | None] = lambda n: None
-        self.puts = 0
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listener.getsockname()[1]
-
-    def serve(self) -> None:
-        with suppress(OSError):
-            while True:
-                client, _ = self.listener.accept()
-                with client, suppress(OSError):
-                    self.handle(client)
-
-    def handle(self, client: socket.socket) -> None:
-        """One request for each connection, so that a lost answer is one lost request."""
-        request = read_message(client)
-        if not request:
-            return
-        number = None
-        if request.startswith(b"PUT"):
-            self.puts += 1
-            number = self.puts
-        answer = self.before(number) if number else None
-        if answer is None:
-            with socket.create_connection(("127.0.0.1", self.server_port)) as server:
-                server.sendall(request)
-                answer = read_message(server, head=request.startswith(b"HEAD"))
-            replaced = self.after(number) if number else None
-            answer = answer if replaced is None else replaced
-        client.sendall(re.sub(rb"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", answer, count=1))
-
-
-def read_message(line: socket.socket, *, head: bool = False) -> bytes:
-    data = b""
-    while b"\r\n\r\n" not in data:
-        part = line.recv(65536)
-        if not part:
-            return data
-        data += part
-    length = re.search(rb"content-length: *(\d+)", data, re.IGNORECASE)
-    wanted = data.index(b"\r\n\r\n") + 4 + (int(length[1]) if length and not head else 0)
-    while len(data) < wanted:
-        data += line.recv(65536)
-    return data
-
-
-@contextmanager
-def running_network(server_port: int) -> Iterator[Network]:
-    network = Network(server_port)
-    thread = threading.Thread(target=network.serve, daemon=True)
-    thread.start()
-    yield network
-    # Closing alone would not wake the thread that waits for a connection.
-    network.listener.shutdown(socket.SHUT_RDWR)
-    network.listener.close()
-    thread.join(10)
 
 
 @pytest.fixture
