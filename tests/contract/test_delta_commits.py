@@ -5,18 +5,27 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import threading
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from inver.domain.delta import CLUSTERING, ROW_TRACKING, CommitInfo, head_of
+from inver.domain.delta import (
+    CLUSTERING,
+    MAX_COMMIT_BYTES,
+    ROW_TRACKING,
+    CommitInfo,
+    CommitSummary,
+    head_of,
+)
 from inver.domain.ledger import MAIN, AlterTable, Reason, Receipt, Transaction, Winner
 from inver.domain.principals import ADMIN
-from inver.errors import Broken, Conflict, Invalid, PreconditionFailed
+from inver.errors import Broken, Conflict, Invalid, PreconditionFailed, TooLarge
 from inver.formats.delta_commit import summarize
 from inver.services.delta.publishing import GLANCE, Publishing
 from inver.services.delta.types import Changes, Proposal
+from tests.fixtures.delta import add_file
 from tests.fixtures.lake import Lake
 from tests.fixtures.ledger import admin, append, outcomes
 from tests.fixtures.waiting import PATIENCE_S
@@ -194,3 +203,28 @@ async def test_a_change_of_metadata_undoes_no_mark_of_row_ids(lake: Lake, monkey
     assert full is not None
     assert (full.table.version, full.details.comment) == (2, "ours")
     assert head_of(full.table.head).domains == {ROW_TRACKING: TRACKED}
+
+
+async def test_a_large_file_is_read_beside_everybody_else(lake: Lake):
+    """And one that is too large by nobody."""
+    commits = lake.services.delta._commits
+    readers: list[threading.Thread] = []
+
+    def watched(data: bytes) -> CommitSummary:
+        readers.append(threading.current_thread())
+        return summarize(data)
+
+    commits._summarize = watched
+    for version, count in ((2, 1), (3, 3_000)):
+        added = [add_file(f"{version}-{number}") for number in range(count)]
+        await lake.propose(lake.stage(version, "WRITE", *added))
+    small, large = readers
+    assert small is threading.current_thread()
+    assert large is not small
+    huge = lake.stage(4)
+    with (lake.log / "_staged_commits" / huge.file_name).open("ab") as file:
+        file.truncate(MAX_COMMIT_BYTES + 1)
+    with pytest.raises(TooLarge):
+        await lake.propose(huge)
+    assert len(readers) == 2
+    assert (await lake.propose(lake.stage(4))).results[0].version == 4

@@ -38,6 +38,8 @@ from inver.services.delta.types import Changes, Proposal
 
 _encode = msgspec.json.encode
 NEWEST_LIMIT = 20_000
+LARGE = 256 * 1024
+"""To read a commit file of this size takes longer than a thread takes to come to it."""
 _VERSIONS = (Reason.VERSION_TAKEN, Reason.VERSION_GAP)
 
 
@@ -136,8 +138,8 @@ class Commits:
 
     async def _when_read(self, caller: Caller, proposal: Proposal, info: CommitInfo, place: Place) -> Receipt:
         try:
-            data = await place.objects.get(delta.staged_name(info.file_name))
-            summary = self._examined(data, info)
+            data = await self._staged(place, info)
+            summary = await self._examined_aside(data, info)
         except (NotFound, Invalid):
             return await self._commit(caller, proposal, info)
         if not is_plain(summary):
@@ -299,10 +301,19 @@ class Commits:
             )
         return summary
 
+    async def _examined_aside(self, data: bytes, info: CommitInfo) -> CommitSummary:
+        """The same, where a large file keeps nobody else waiting."""
+        if len(data) <= LARGE:
+            return self._examined(data, info)
+        return await asyncio.to_thread(self._examined, data, info)
+
+    async def _staged(self, place: Place, info: CommitInfo) -> bytes:
+        return await place.objects.get(delta.staged_name(info.file_name), delta.MAX_COMMIT_BYTES)
+
     async def _staged_or_ratified(self, table: Table, info: CommitInfo) -> CommitSummary | None:
         """A staged file that is gone may have been ratified before: the ledger knows."""
         try:
-            data = await self._places.of(table).objects.get(delta.staged_name(info.file_name))
+            data = await self._staged(self._places.of(table), info)
         except NotFound:
             standing = await self._store.commits(table.id, ledger.MAIN, info.version, info.version, 1)
             if standing and standing[0].token == info.file_name:
@@ -312,7 +323,7 @@ class Commits:
                 field="commit_info.file_name",
                 fix=f"write it to {delta.STAGED_FOLDER} of the table before committing it",
             ) from None
-        return self._examined(data, info)
+        return await self._examined_aside(data, info)
 
     async def _notice(self, caller: Caller, proposal: Proposal) -> None:
         """A client says that it has published; we look before we believe."""
