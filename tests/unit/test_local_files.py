@@ -7,6 +7,7 @@ import errno
 import fcntl
 import os
 import resource
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from inver.domain.locations import Location
 from inver.errors import Invalid, OutcomeUnknown, Unavailable
 from inver.storage.local import LocalStore
+from tests.fixtures.waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -204,6 +206,31 @@ def test_what_was_copied_before_a_failure_counts(store):
         asyncio.run(store.copy_if_absent(pairs[1:]))
     assert asyncio.run(store.get("log/1.json")) == b"one"
     assert asyncio.run(store.head("log/3.json")) is None
+
+
+def test_copies_to_a_disk_that_hangs_take_no_thread_of_others(store, monkeypatch):
+    over = threading.Event()
+    real = LocalStore._copy_all
+
+    def hang(self: LocalStore, pairs) -> int:
+        over.wait()
+        return real(self, pairs)
+
+    async def scenario() -> None:
+        copies = [
+            asyncio.ensure_future(store.copy_if_absent([(b"x", f"log/{number}.json")]))
+            for number in range(100)
+        ]
+        await asyncio.sleep(0.01)
+        try:
+            await asyncio.wait_for(store.put("beside", b"data"), PATIENCE_S)
+            assert not any(each.done() for each in copies)
+        finally:
+            over.set()
+        assert await asyncio.gather(*copies) == [1] * 100
+
+    monkeypatch.setattr(LocalStore, "_copy_all", hang)
+    asyncio.run(scenario())
 
 
 def test_temporary_files_of_a_crash_are_no_objects(store, tmp_path):

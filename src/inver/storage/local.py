@@ -12,8 +12,9 @@ import errno
 import os
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from typing import TypeVar
 
@@ -40,6 +41,7 @@ _LOOK = 32
 _MAX_KNOWN_FOLDERS = 10_000
 # A folder may be removed, because it became empty, between finding it and writing into it.
 _ATTEMPTS = 20
+_COPIERS = 8
 _FEW = 3
 """Above this, one call for the whole file system is cheaper than two for each file."""
 
@@ -153,7 +155,10 @@ class LocalStore:
             (source if isinstance(source, bytes) else _split(source), _split(target))
             for source, target in pairs[done:]
         ]
-        return done + await _in_thread(pairs[done][1], self._copy_all, split)
+        try:
+            return done + await asyncio.get_running_loop().run_in_executor(_copiers(), self._copy_all, split)
+        except OSError as error:
+            raise _explained(pairs[done][1], error) from error
 
     async def delete(self, path: str, durable: bool = True) -> bool:
         return await _in_thread(path, self._delete, _split(path), durable)
@@ -450,6 +455,12 @@ def _link(folder: int, name: str, other: str, data: bytes) -> bool:
 def _info(path: str, status: os.stat_result) -> ObjectInfo:
     etag = f'"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"'
     return ObjectInfo(path, status.st_size, status.st_mtime_ns // 1_000_000, etag)
+
+
+@cache
+def _copiers() -> ThreadPoolExecutor:
+    """Their own: copies to a disk that hangs must not take the threads of everything else."""
+    return ThreadPoolExecutor(_COPIERS, thread_name_prefix="inver-copy")
 
 
 async def _in_thread(path: str, work: Callable[..., T], *args: object) -> T:
