@@ -79,15 +79,19 @@ def flag(request: Request, name: str) -> bool:
     return value == "true"
 
 
+def whole_number(text: str, name: str) -> int:
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 20):
+        raise Invalid(f"{name} must be a whole number", field=name)
+    return int(text)
+
+
 def page_size(request: Request) -> int:
     """Clients that do not page get all there is, within reason; 0 leaves the size to the server."""
     text = request.param("max_results")
     if text is None:
         return MOST if not request.param("page_token") else PAGE
-    digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdigit() and len(digits) < 20):
-        raise Invalid("max_results must be a whole number", field="max_results")
-    size = int(text)
+    size = whole_number(text, "max_results")
     if size < 0:
         raise Invalid("max_results must not be negative", field="max_results")
     return min(size, MOST) or PAGE

@@ -6,13 +6,15 @@ Two versions of it are in use. What they spell differently is read in both spell
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from inver.domain import delta
 from inver.errors import Invalid
 from inver.protocols.unity import columns as cols
 from inver.protocols.unity.columns import Columns
-from inver.protocols.unity.wire import Body, Count, Long, Text
+from inver.protocols.unity.wire import Body, Count, Long, Properties, Text
 from inver.services.delta import types as ask
 from inver.services.delta.types import Changes, Proposal
 
@@ -34,15 +36,27 @@ class ColumnInfos(Body):
     columns: Columns | None = None
 
 
+class FileFormat(Body):
+    provider: str | None = None
+    options: Properties | None = None
+
+
 class Metadata(Body):
-    """Flat, or with `schema` and `properties` each inside an object of its own."""
+    """Flat, or with `schema` and `properties` each inside an object of its own.
+
+    Of the name and the format of files nothing is kept: the log knows one format, the catalog the name.
+    """
 
     id: str | None = None
+    name: str | None = None
     description: Text | None = None
+    provider: str | None = None
+    options: Properties | None = None
+    format: FileFormat | None = None
     schema: Columns | ColumnInfos | None = None
-    partition_columns: list[str] | None = None
+    partition_columns: Annotated[list[str], Meta(max_length=cols.MAX_COLUMNS)] | None = None
     properties: dict[str, str | dict[str, str] | None] | None = None
-    created_time: Long | str | None = None
+    created_time: Count | Annotated[str, Meta(pattern="^[0-9]{1,19}$")] | None = None
 
     def changes(self) -> Changes:
         given: dict[str, Any] = {}
@@ -81,7 +95,7 @@ class Metadata(Body):
 class Iceberg(Body):
     metadata_location: str
     converted_delta_version: Count
-    converted_delta_timestamp: Long | str
+    converted_delta_timestamp: Count | str
     base_converted_delta_version: Count | None = None
 
 
@@ -199,4 +213,7 @@ def milliseconds(given: int | str, field: str) -> int:
         raise Invalid(f"{field} is not an ISO 8601 timestamp", field=field) from None
     if instant.tzinfo is None:
         raise Invalid(f"{field} has no time zone", field=field, fix="end it with Z")
-    return round(instant.timestamp() * 1000)
+    since = round(instant.timestamp() * 1000)
+    if since < 0:
+        raise Invalid(f"{field} is before 1970", field=field)
+    return since

@@ -11,7 +11,7 @@ from inver.errors import Invalid
 from inver.protocols.http import Request, Response, Route, then
 from inver.protocols.http import decode as decode_body
 from inver.protocols.unity import commit_wire as wire
-from inver.protocols.unity.coding import EMPTY, caller, decode
+from inver.protocols.unity.coding import EMPTY, caller, decode, whole_number
 from inver.services.delta.tables import LAST_VERSION, DeltaTables
 from inver.services.delta.types import Proposal
 
@@ -19,7 +19,8 @@ _commit = msgspec.json.Decoder(wire.Commit).decode
 _commits = msgspec.json.Decoder(wire.GetCommits).decode
 _metrics = msgspec.json.Decoder(wire.Metrics).decode
 
-_ASKED = ("table_id", "table_uri", "start_version", "end_version")
+_VERSIONS = ("start_version", "end_version")
+_ASKED = ("table_id", "table_uri", *_VERSIONS)
 
 
 class CommitRoutes:
@@ -44,7 +45,7 @@ class CommitRoutes:
 
     def commit(self, request: Request) -> Awaitable[Response]:
         body = decode(request, _commit)
-        if body.metadata is not None and body.metadata.id is None:
+        if body.metadata is not None and not body.metadata.id:
             raise Invalid("metadata.id is required", field="metadata.id")
         return then(self._delta.propose(caller(request), body.proposal()), _done)
 
@@ -77,9 +78,13 @@ def _asked(request: Request) -> wire.GetCommits:
     """A JSON body, as the dialect has it, or query parameters for clients that send no body with a GET."""
     if request.body:
         return decode(request, _commits)
-    given = {name: request.param(name) for name in _ASKED if request.param(name)}
+    given: dict[str, str | int] = {}
+    for name in _ASKED:
+        text = request.param(name)
+        if text:
+            given[name] = whole_number(text, name) if name in _VERSIONS else text
     try:
-        return msgspec.convert(given, wire.GetCommits, strict=False)
+        return msgspec.convert(given, wire.GetCommits)
     except msgspec.ValidationError as error:
         message, _, place = str(error).partition(" - at `$")
         raise Invalid(message, field=place.rstrip("`").lstrip(".") or "query") from None

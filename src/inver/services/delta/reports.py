@@ -8,6 +8,9 @@ from inver.domain.tables import Table, is_managed_delta
 from inver.errors import Invalid
 from inver.services.delta.types import CommitReport
 
+MAX_BINS = 1_000
+"""Ten times as many as Delta itself draws."""
+
 
 def check_report(table: Table, report: CommitReport) -> None:
     for name in report.__struct_fields__:
@@ -24,6 +27,10 @@ def check_report(table: Table, report: CommitReport) -> None:
     boundaries = histogram.boundaries
     if not boundaries or boundaries[0] != 0:
         raise Invalid("the first boundary must be 0", field="file_size_histogram.sorted_bin_boundaries")
+    if len(boundaries) > MAX_BINS:
+        raise Invalid(
+            f"a histogram has at most {MAX_BINS} bins", field="file_size_histogram.sorted_bin_boundaries"
+        )
     if any(low >= high for low, high in pairwise(boundaries)):
         raise Invalid("boundaries must rise", field="file_size_histogram.sorted_bin_boundaries")
     for name in ("file_counts", "total_bytes"):
