@@ -212,6 +212,10 @@ def require_managed(
     stray = set(protocol.reader_features) - set(protocol.writer_features)
     if stray:
         raise Invalid(f"{min(stray)} is a reader feature and no writer feature", field=_FEATURE + min(stray))
+    require_properties(table_id, properties)
+
+
+def require_properties(table_id: str, properties: Mapping[str, str]) -> None:
     if properties.get(TABLE_ID) != table_id:
         raise Invalid(
             f"{TABLE_ID} must be the id of the staging table",
@@ -265,14 +269,28 @@ def shown_properties(head: DeltaHead, properties: Mapping[str, str]) -> dict[str
     return shown
 
 
+def spelled_protocol(properties: Mapping[str, str]) -> Protocol | None:
+    """What a property map says of the protocol; None if it names no feature, and so says nothing."""
+    return protocol_of(properties) if any(key.startswith(_FEATURE) for key in properties) else None
+
+
+def is_same_protocol(one: Protocol, other: Protocol) -> bool:
+    """As far as properties can tell: which features concern readers is left to the log."""
+    return (one.min_reader, one.min_writer, set(one.writer_features)) == (
+        other.min_reader,
+        other.min_writer,
+        set(other.writer_features),
+    )
+
+
 def protocol_of(properties: Mapping[str, str]) -> Protocol:
     """The protocol that a property map of the older dialects spells out."""
+    told = {key[len(_FEATURE) :]: value for key, value in properties.items() if key.startswith(_FEATURE)}
+    for feature, value in told.items():
+        if value not in ("supported", "enabled"):
+            raise Invalid(f"{_FEATURE}{feature} must be supported", field=_FEATURE + feature)
     return with_features(
-        (
-            key[len(_FEATURE) :]
-            for key, value in properties.items()
-            if key.startswith(_FEATURE) and value in ("supported", "enabled")
-        ),
+        told,
         _number(properties, "delta.minReaderVersion", 1),
         _number(properties, "delta.minWriterVersion", 1),
     )

@@ -32,10 +32,12 @@ def completed(changes: Changes | None, summary: CommitSummary, before: TableDeta
     told = changes or Changes()
     found: dict[str, Any] = {}
     if summary.metadata is not None:
+        _require_description(told, summary.metadata)
         found.update(_properties(told, summary.metadata.properties, before.properties))
     else:
         _require_standing(told, before.properties)
     if summary.protocol is not None and told.protocol is msgspec.UNSET:
+        _require_spelled(told, summary.protocol)
         found["protocol"] = summary.protocol
     if summary.metadata is not None and told.partition_columns is msgspec.UNSET:
         found["partition_columns"] = summary.metadata.partition_columns
@@ -62,16 +64,14 @@ def compare(table: Table, append: ledger.Append, summary: CommitSummary) -> None
     before = delta.head_of(table.head)
     head = before if append.head is None else delta.head_of(append.head)
     declared, written = head.protocol, summary.protocol or before.protocol
-    if set(declared.writer_features) != set(written.writer_features) or (
-        declared.min_reader,
-        declared.min_writer,
-    ) != (written.min_reader, written.min_writer):
-        raise Invalid("the staged commit has another protocol than the request", field="protocol")
-    if summary.protocol is not None and set(declared.reader_features) != set(written.reader_features):
+    if not delta.is_same_protocol(declared, written):
+        raise _other("protocol")
+    if set(declared.reader_features) != set(written.reader_features):
         raise Invalid("the staged commit has other reader features than the request", field="protocol")
     metadata = summary.metadata
-    if metadata is not None and metadata.properties.get(delta.TABLE_ID) != table.id:
-        raise Invalid(f"the staged commit has another {delta.TABLE_ID}", field=delta.TABLE_ID)
+    if metadata is not None:
+        # What the catalog keeps of the properties it had before does not make up for it.
+        delta.require_properties(table.id, metadata.properties)
     partition = before.partition_columns if metadata is None else metadata.partition_columns
     if folded(partition) != folded(head.partition_columns):
         raise Invalid(
@@ -90,7 +90,7 @@ def compare_domains(table: Table, told: Changes, summary: CommitSummary) -> None
             text = summary.domains[name]
             written = None if text is None else delta.read_domain(name, text)
         if folded(told.set_domains.get(name)) != folded(written):
-            raise Invalid(f"the staged commit has another {name} than the request", field=name)
+            raise _other(name)
 
 
 def require_catalog_only(told: Changes) -> None:
@@ -107,6 +107,25 @@ def require_catalog_only(told: Changes) -> None:
         )
 
 
+def _other(field: str) -> Invalid:
+    return Invalid(f"the staged commit has another {field} than the request", field=field)
+
+
+def _require_description(told: Changes, written: delta.Metadata) -> None:
+    """A file without one says nothing, as most writers leave the comment to the catalog."""
+    if told.comment is msgspec.UNSET or written.description is None:
+        return
+    if (told.comment or "") != written.description:
+        raise _other("description")
+
+
+def _require_spelled(told: Changes, written: delta.Protocol) -> None:
+    properties = told.properties if isinstance(told.properties, dict) else {}
+    spelled = delta.spelled_protocol(properties)
+    if spelled is not None and not delta.is_same_protocol(spelled, written):
+        raise _other("protocol")
+
+
 def _is_of_log(key: str) -> bool:
     return key.startswith("delta.") and bool(delta.stored_properties({key: ""}))
 
@@ -121,7 +140,7 @@ def _properties(told: Changes, written: Mapping[str, str], before: Mapping[str, 
     written = delta.stored_properties(written)
     for key, value in written.items():
         if said.get(key, value) != value or key in told.remove_properties:
-            raise Invalid(f"the staged commit has another {key} than the request", field=key)
+            raise _other(key)
     for key, value in said.items():
         if key not in written and _is_of_log(key) and before.get(key) != value:
             raise Invalid(f"the staged commit does not have the {key} of the request", field=key)
@@ -138,6 +157,8 @@ def _require_standing(told: Changes, before: Mapping[str, str]) -> None:
     said = told.properties if isinstance(told.properties, dict) else told.set_properties
     changing = {key for key, value in said.items() if before.get(key) != value}
     changing |= {key for key in told.remove_properties if key in before}
+    if isinstance(told.properties, dict):
+        changing |= before.keys() - said.keys()
     for key in sorted(changing):
         if _is_of_log(key):
             raise Invalid(f"the staged commit has no metadata, and so no other {key}", field=key)
@@ -145,10 +166,12 @@ def _require_standing(told: Changes, before: Mapping[str, str]) -> None:
 
 def fields_of_schema(schema: bytes) -> list[dict[str, Any]]:
     try:
-        found = [_field(each) for each in _decode(schema)["fields"]]
+        struct = _decode(schema)
+        found = [_field(each) for each in struct["fields"]] if struct["type"] == "struct" else [{}]
     except (msgspec.DecodeError, KeyError, TypeError, AttributeError, RecursionError):
         found = [{}]
-    if all(_is_name(each.get("name")) and isinstance(each.get("type"), str | dict) for each in found):
+    names = {each["name"].lower() for each in found if _is_name(each.get("name"))}
+    if len(names) == len(found) and all(isinstance(each["type"], str | dict) for each in found):
         return found
     raise Invalid("the commit file has no valid schema", field="metadata.schema")
 

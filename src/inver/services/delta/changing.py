@@ -39,10 +39,10 @@ def changed(full: FullTable, proposal: Proposal, changes: Changes) -> tuple[Delt
     replacing: dict[str, Any] = {}
     if not isinstance(changes.protocol, msgspec.UnsetType):
         replacing["protocol"] = changes.protocol
-    elif isinstance(changes.properties, dict) and any(
-        k.startswith("delta.feature.") for k in changes.properties
-    ):
-        replacing["protocol"] = delta.protocol_of(changes.properties)
+    elif isinstance(changes.properties, dict):
+        told = delta.spelled_protocol(changes.properties)
+        if told is not None and not delta.is_same_protocol(told, head.protocol):
+            replacing["protocol"] = told
     domains = {
         name: value
         for name, value in {**head.domains, **changes.set_domains}.items()
@@ -125,11 +125,15 @@ def check_uniform(location: str, properties: Mapping[str, str], uniform: Uniform
     """Iceberg metadata is for tables that have it, and lies where their readers may look."""
     if not has_iceberg(properties):
         raise Invalid(f"uniform needs the property {_UNIFORM} with iceberg", field="uniform")
-    root, place = Location.parse(location), Location.parse(uniform.metadata_location, field="uniform")
-    if not root.contains(place) or root == place:
+    if uniform.base_version is not None and uniform.base_version >= uniform.converted_version:
         raise Invalid(
-            "the metadata must lie below the table's location", field="uniform.iceberg.metadata_location"
+            "the metadata must build on a version before its own",
+            field="uniform.iceberg.base_converted_delta_version",
         )
+    field = "uniform.iceberg.metadata_location"
+    root, place = Location.parse(location), Location.parse(uniform.metadata_location, field=field)
+    if not root.contains(place) or root == place:
+        raise Invalid("the metadata must lie below the table's location", field=field)
 
 
 def check_first_uniform(location: str, properties: Mapping[str, str], uniform: Uniform) -> None:

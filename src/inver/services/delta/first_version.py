@@ -56,9 +56,7 @@ def _first_head(table: Table, new: NewTable, summary: CommitSummary) -> tuple[De
         raise Invalid("version 0 has no protocol or no metadata", field="storage_location")
     written = summary.metadata.properties
     delta.require_managed(table.id, summary.protocol, written)
-    declared = new.protocol
-    if declared is None and any(key.startswith("delta.feature.") for key in new.properties):
-        declared = delta.protocol_of(new.properties)
+    declared = new.protocol or delta.spelled_protocol(new.properties)
     if declared is not None:
         delta.require_managed(table.id, declared, new.properties or written)
         if set(declared.writer_features) != set(summary.protocol.writer_features):
@@ -75,7 +73,7 @@ def _first_head(table: Table, new: NewTable, summary: CommitSummary) -> tuple[De
             if getattr(declared, name) != getattr(summary.protocol, name):
                 field = f"delta.min{kind}Version"
                 raise Invalid(f"{field} differs from that of version 0", field=field)
-    if summary.timestamp is None:
+    if not summary.timestamp:
         raise Invalid("version 0 has no in-commit timestamp", field="delta.enableInCommitTimestamps")
     if new.timestamp is not None and new.timestamp != summary.timestamp:
         raise Invalid("the timestamp differs from that of version 0", field="last-commit-timestamp-ms")
