@@ -107,6 +107,7 @@ ROWS: list[Row] = [
     (COMMITS, NO_TABLE, lambda w: w.send(COMMITS, table_id=w.staged.id, table_uri=w.staged.location)),
     (COMMITS, DENIED, lambda w: w.send(COMMITS, w.place.visitor("BROWSE"))),
     (COMMITS, INVALID, lambda w: w.send(COMMITS, table_id=...)),
+    (COMMITS, INVALID, lambda w: w.send(COMMITS, table_id="no-uuid")),
     (COMMITS, INVALID, lambda w: w.send(COMMITS, table_uri=...)),
     (COMMITS, INVALID, lambda w: w.send(COMMITS, start_version=-1)),
     (COMMITS, INVALID, lambda w: w.send(COMMITS, start_version=2, end_version=1)),
@@ -136,6 +137,8 @@ ROWS: list[Row] = [
     (METRICS, NO_TABLE, lambda w: w.send(METRICS, table_id=NOBODY)),
     (METRICS, DENIED, lambda w: w.send(METRICS, w.place.visitor("BROWSE"))),
     (METRICS, INVALID, lambda w: w.send(METRICS, table_id=...)),
+    (METRICS, INVALID, lambda w: w.send(METRICS, table_id="no-uuid")),
+    (METRICS, INVALID, lambda w: w.send(METRICS, table_id="no-uuid", report=...)),
     (METRICS, INVALID, lambda w: w.send(METRICS, report={"commit_report": {"num_files_added": 1}})),
     (METRICS, INVALID, lambda w: w.send(METRICS, report={"commit_report": {"commit_version": 2}})),
 ]

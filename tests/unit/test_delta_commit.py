@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import msgspec
@@ -221,6 +222,30 @@ def test_the_wrong_line_is_named(line, problem):
         summarize(before + b"\n\n" + line + b"\n" + commit(add()))
     assert raised.value.message.startswith("line 6 of the commit file has ")
     assert problem in raised.value.message
+
+
+def test_numbers_are_those_that_readers_can_hold():
+    for timestamp in (-1, 2**63, 2**70):
+        assert "inCommitTimestamp" in (
+            refusal(commit({"commitInfo": {"inCommitTimestamp": timestamp}})) or ""
+        )
+    for version in (-1, 2**31):
+        odd = {"protocol": {**PROTOCOL["protocol"], "minWriterVersion": version}}
+        assert "minWriterVersion" in (refusal(commit(INFO, odd)) or "")
+
+
+def test_a_large_file_is_read_line_by_line():
+    """What says nothing, however often, takes no more room than the file itself."""
+    data = commit(INFO) + b"\n" + b"{}\n" * 400_000 + commit(add())
+    tracemalloc.start()
+    try:
+        summary = summarize(data)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert summary.counts.files_added == 1
+    assert peak < 3 * len(data)
+    assert (refusal(data + b"\n[]") or "").startswith("line 400003 ")
 
 
 @pytest.mark.parametrize("data", [b"", b"\n", b" \n\n"])

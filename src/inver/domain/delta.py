@@ -180,7 +180,7 @@ def check_file_name(name: str, version: int, field: str) -> None:
     """
     if not name or "/" in name or "\\" in name or name in (".", "..") or not name.endswith(".json"):
         raise Invalid("this must be the name of one .json file", field=field)
-    if not name.isprintable() or len(name) > 255 or "%" in name:
+    if not name.isprintable() or len(name.encode()) > 255 or "%" in name:
         raise Invalid("the name has characters that no staged commit has", field=field)
     named = _VERSION(name)
     if named is not None and int(named[1]) != version:

@@ -20,7 +20,8 @@ statistics to files of earlier versions); such an add counts as a new file.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from io import BytesIO
 from typing import Annotated, Literal
 
 import msgspec
@@ -31,6 +32,9 @@ from inver.domain.sizes import bin_of, flat
 from inver.errors import Invalid
 
 _Amount = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+_Int = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+_AT_ONCE = 1 << 20
+"""The lines of larger files are taken one by one: a list of them all is many times the file."""
 # Writers put the number first, and then the statistics of every column need not be read.
 _records_first = re.compile(r'\{\s*"numRecords"\s*:\s*(\d{1,18})\s*[,}]').match
 
@@ -56,13 +60,13 @@ class _Remove(msgspec.Struct, gc=False):
 
 
 class _CommitInfo(msgspec.Struct, gc=False):
-    inCommitTimestamp: int | None = None  # noqa: N815
+    inCommitTimestamp: _Amount | None = None  # noqa: N815
     operation: str | None = None
 
 
 class _Protocol(msgspec.Struct):
-    minReaderVersion: int  # noqa: N815
-    minWriterVersion: int  # noqa: N815
+    minReaderVersion: _Int  # noqa: N815
+    minWriterVersion: _Int  # noqa: N815
     readerFeatures: tuple[str, ...] | None = None  # noqa: N815
     writerFeatures: tuple[str, ...] | None = None  # noqa: N815
 
@@ -114,14 +118,15 @@ def summarize(data: bytes) -> CommitSummary:
 
     The in-commit timestamp counts only where Delta looks for it: in the first action.
     """
-    lines = _actions(data)
+    first: _Action | None = None
     info: _CommitInfo | None = None
     protocol: Protocol | None = None
     metadata: Metadata | None = None
     domains: dict[str, str | None] = {}
     adds: list[_Add] = []
     removes: list[_Remove] = []
-    for number, action in lines:
+    for number, action in _actions(data):
+        first = first or action
         if action.add is not None:
             adds.append(action.add)
         elif action.remove is not None:
@@ -141,11 +146,12 @@ def summarize(data: bytes) -> CommitSummary:
             if domain.domain in domains:
                 raise _wrong(number, f"a second action for the domain {domain.domain!a}")
             domains[domain.domain] = None if domain.removed else domain.configuration or ""
-    first = lines[0][1].commitInfo
+    if first is None:
+        raise Invalid("the commit file has no action", field="commit")
     operation = info.operation if info is not None else None
     _refuse_nul(operation, "operation")
     return CommitSummary(
-        timestamp=first.inCommitTimestamp if first is not None else None,
+        timestamp=None if first.commitInfo is None else first.commitInfo.inCommitTimestamp,
         operation=operation,
         protocol=protocol,
         metadata=metadata,
@@ -154,14 +160,14 @@ def summarize(data: bytes) -> CommitSummary:
     )
 
 
-def _actions(data: bytes) -> list[tuple[int, _Action]]:
+def _actions(data: bytes) -> Iterator[tuple[int, _Action]]:
     if not data.isascii():
         try:
             data.decode()
         except UnicodeDecodeError as error:
             raise _wrong(data.count(b"\n", 0, error.start) + 1, "bytes that are not UTF-8") from None
-    actions = []
-    for number, line in enumerate(data.split(b"\n"), start=1):
+    lines: Iterable[bytes] = data.split(b"\n") if len(data) <= _AT_ONCE else BytesIO(data)
+    for number, line in enumerate(lines, start=1):
         if line and (line[0] == _OPENING or not line.isspace()):
             try:
                 action = _decode(line)
@@ -170,10 +176,7 @@ def _actions(data: bytes) -> list[tuple[int, _Action]]:
             if _fields(action).count(None) < _OTHERS:
                 # Of such a line every reader would pick the action it looks for first.
                 raise _wrong(number, "more than one action")
-            actions.append((number, action))
-    if not actions:
-        raise Invalid("the commit file has no action", field="commit")
-    return actions
+            yield number, action
 
 
 def _count(adds: Sequence[_Add], removes: Sequence[_Remove]) -> Counts:

@@ -22,6 +22,7 @@ from inver.services.delta.listing import Listing
 from inver.services.delta.making import Making, WriteFirst
 from inver.services.delta.places import Places
 from inver.services.delta.publishing import Publishing
+from inver.services.delta.staged import StagedCommits
 from inver.services.delta.tables import UNSTAGE, DeltaTables
 from inver.services.doctor import Doctor
 from inver.services.feed import Feed
@@ -164,7 +165,8 @@ class Services:
         places = Places(open_objects)
         self.publishing = Publishing(self._store, places, summarize, settings.delta.publish_after_s)
         verify = settings.delta.verify_commits
-        commits = Commits(self._store, self._clock, self.access, self.publishing, places, summarize, verify)
+        staged = StagedCommits(self._store, summarize)
+        commits = Commits(self._store, self._clock, self.access, self.publishing, places, staged, verify)
         tables = DeltaTables(
             self._store,
             self._clock,
@@ -174,7 +176,7 @@ class Services:
             self.placement,
             commits,
             open_objects,
-            summarize,
+            staged,
             settings.delta.stage_ms,
         )
         making = Making(self._store, self._clock, tables, open_objects, write_first, summarize)

@@ -10,7 +10,7 @@ ahead, while the others wait for what becomes of it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from functools import partial
 
 import msgspec
@@ -34,12 +34,11 @@ from inver.services.delta.changing import with_changes
 from inver.services.delta.places import Place, Places
 from inver.services.delta.publishing import Publishing
 from inver.services.delta.repeats import Repeats
+from inver.services.delta.staged import StagedCommits
 from inver.services.delta.types import Changes, Proposal
 
 _encode = msgspec.json.encode
 NEWEST_LIMIT = 20_000
-LARGE = 256 * 1024
-"""To read a commit file of this size takes longer than a thread takes to come to it."""
 _VERSIONS = (Reason.VERSION_TAKEN, Reason.VERSION_GAP)
 
 
@@ -53,7 +52,7 @@ class Commits:
         access: Access,
         publishing: Publishing,
         places: Places,
-        summarize: Callable[[bytes], CommitSummary],
+        staged: StagedCommits,
         verify: bool = True,
     ) -> None:
         self._store = store
@@ -61,7 +60,7 @@ class Commits:
         self._access = access
         self._publishing = publishing
         self._places = places
-        self._summarize = summarize
+        self._staged = staged
         self._verify = verify
         # The newest version of a table that is known here.
         self._newest: dict[str, int] = {}
@@ -75,9 +74,7 @@ class Commits:
         if info is None and published is None and proposal.changes is None:
             raise Invalid("neither a commit nor a published version is given", field="commit_info")
         if self._places.known(proposal.table_id) is None:
-            if not is_uuid(proposal.table_id):
-                raise Invalid("table_id is not a UUID", field="table_id")
-            proposal = msgspec.structs.replace(proposal, table_id=proposal.table_id.lower())
+            proposal = msgspec.structs.replace(proposal, table_id=check_table_id(proposal.table_id))
         if info is not None:
             delta.check_commit_info(info)
         if published is not None and published < 0:
@@ -119,11 +116,13 @@ class Commits:
     def _verified(
         self, caller: Caller, proposal: Proposal, info: CommitInfo, place: Place
     ) -> Awaitable[Receipt]:
-        data = place.objects.get_at_once(delta.staged_name(info.file_name))
+        data = None
+        if self._staged.follows(proposal.table_id, info):
+            data = place.objects.get_at_once(delta.staged_name(info.file_name))
         if data is None:
             return self._attempted(caller, proposal, info, self._when_read(caller, proposal, info, place))
         try:
-            summary = self._examined(data, info)
+            summary = self._staged.examined(data, info)
         except Invalid:
             # Whether it is late comes first, whatever is wrong with its file.
             return self._commit(caller, proposal, info)
@@ -138,8 +137,8 @@ class Commits:
 
     async def _when_read(self, caller: Caller, proposal: Proposal, info: CommitInfo, place: Place) -> Receipt:
         try:
-            data = await self._staged(place, info)
-            summary = await self._examined_aside(data, info)
+            await self._staged.require_order(proposal.table_id, info)
+            data, summary = await self._staged.read(place.objects, info)
         except (NotFound, Invalid):
             return await self._commit(caller, proposal, info)
         if not is_plain(summary):
@@ -213,8 +212,10 @@ class Commits:
                     self._learn(detail.subject, detail.current)
         if not done.cancelled() and error is None:
             receipt = done.result()
-            if data and not receipt.replayed:
-                self._publishing.keep(proposal.table_id, info.version, data)
+            if not receipt.replayed:
+                self._staged.decided(proposal.table_id, info)
+                if data:
+                    self._publishing.keep(proposal.table_id, info.version, data)
             self.settle(proposal, info, receipt.published)
         if attempt is not None:
             self._end(proposal.table_id, attempt, done)
@@ -285,35 +286,11 @@ class Commits:
             Transaction(principal.id, self._clock.now_ms(), (append,), epoch=principal.epoch)
         )
 
-    def _examined(self, data: bytes, info: CommitInfo) -> CommitSummary:
-        """What the staged file says, if that is what the request says of it."""
-        if len(data) != info.file_size:
-            raise Invalid(
-                f"the staged commit has {len(data)} bytes, the request says {info.file_size}",
-                field="commit_info.file_size",
-            )
-        summary = self._summarize(data)
-        if summary.timestamp != info.timestamp:
-            raise Invalid(
-                f"the staged commit has the in-commit timestamp {summary.timestamp}, the request says "
-                f"{info.timestamp}",
-                field="commit_info.timestamp",
-            )
-        return summary
-
-    async def _examined_aside(self, data: bytes, info: CommitInfo) -> CommitSummary:
-        """The same, where a large file keeps nobody else waiting."""
-        if len(data) <= LARGE:
-            return self._examined(data, info)
-        return await asyncio.to_thread(self._examined, data, info)
-
-    async def _staged(self, place: Place, info: CommitInfo) -> bytes:
-        return await place.objects.get(delta.staged_name(info.file_name), delta.MAX_COMMIT_BYTES)
-
     async def _staged_or_ratified(self, table: Table, info: CommitInfo) -> CommitSummary | None:
         """A staged file that is gone may have been ratified before: the ledger knows."""
+        await self._staged.require_order(table.id, info)
         try:
-            data = await self._staged(self._places.of(table), info)
+            _, summary = await self._staged.read(self._places.of(table).objects, info)
         except NotFound:
             standing = await self._store.commits(table.id, ledger.MAIN, info.version, info.version, 1)
             if standing and standing[0].token == info.file_name:
@@ -323,7 +300,7 @@ class Commits:
                 field="commit_info.file_name",
                 fix=f"write it to {delta.STAGED_FOLDER} of the table before committing it",
             ) from None
-        return await self._examined_aside(data, info)
+        return summary
 
     async def _notice(self, caller: Caller, proposal: Proposal) -> None:
         """A client says that it has published; we look before we believe."""
@@ -348,6 +325,12 @@ class Commits:
         if managed:
             self._places.of(table)
         return full
+
+
+def check_table_id(table_id: str) -> str:
+    if not is_uuid(table_id):
+        raise Invalid("table_id is not a UUID", field="table_id")
+    return table_id.lower()
 
 
 def require_location(table: Table, location: str | None) -> None:

@@ -9,10 +9,9 @@ import msgspec
 from inver.domain import delta
 from inver.domain.delta import CommitInfo
 from inver.domain.ledger import Operation, Work
-from inver.domain.uuids import is_uuid
 from inver.errors import Invalid, Refused
 from inver.services.context import Caller
-from inver.services.delta.commits import Commits
+from inver.services.delta.commits import Commits, check_table_id
 from inver.services.delta.making import Making
 from inver.services.delta.types import MakeTable, Proposal
 
@@ -51,10 +50,8 @@ class DeltaPortion:
         info = proposal.info
         if info is None:
             raise Invalid("a Delta commit in a transaction needs commit_info", field="commit_info")
-        if not is_uuid(proposal.table_id):
-            raise Invalid("table_id is not a UUID", field="table_id")
+        proposal = msgspec.structs.replace(proposal, table_id=check_table_id(proposal.table_id))
         delta.check_commit_info(info)
-        proposal = msgspec.structs.replace(proposal, table_id=proposal.table_id.lower())
         self.operations.append((index, await self._commits.prepare(caller, proposal, info)))
         self._proposed.append((proposal, info))
 

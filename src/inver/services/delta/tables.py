@@ -33,9 +33,10 @@ from inver.services.claims import claims_on, gives_way
 from inver.services.context import Caller
 from inver.services.delta.chains import Chains
 from inver.services.delta.changing import check_first_uniform, check_partitions
-from inver.services.delta.commits import Commits, require_location
+from inver.services.delta.commits import Commits, check_table_id, require_location
 from inver.services.delta.first_version import finishing
 from inver.services.delta.reports import check_report
+from inver.services.delta.staged import StagedCommits
 from inver.services.delta.types import (
     CommitReport,
     Definition,
@@ -70,7 +71,7 @@ class DeltaTables:
         placement: Placement,
         commits: Commits,
         open_objects: Callable[[Location], ObjectStore],
-        summarize: Callable[[bytes], CommitSummary],
+        staged: StagedCommits,
         stage_ms: int,
     ) -> None:
         self._store = store
@@ -81,7 +82,7 @@ class DeltaTables:
         self._placement = placement
         self._commits = commits
         self._open = open_objects
-        self._summarize = summarize
+        self._staged = staged
         self._stage_ms = stage_ms
         self._definitions: dict[str, Definition] = {}
         self._chains = Chains()
@@ -143,10 +144,10 @@ class DeltaTables:
         if taken is not None:
             raise AlreadyExists(f"table {dotted(new.name)!r} already exists", kind="table")
         objects = self._open(Location.parse(table.location))
-        data = await self._first_version(table, objects)
+        data, summary = await self._first_version(table, objects)
         # Spark's writers expect it, and not everybody who creates a table makes it.
         await objects.make_folder(delta.STAGED_FOLDER)
-        operation = finishing(table, schema.id, new, len(data), self._summarize(data), fingerprint)
+        operation = finishing(table, schema.id, new, len(data), summary, fingerprint)
         try:
             await self._decide(caller, self._clock.now_ms(), operation)
         except Refused:
@@ -253,7 +254,8 @@ class DeltaTables:
             raise Invalid("start_version must not be negative", field="start_version")
         if last is not None and last < first:
             raise Invalid("end_version must not be before start_version", field="end_version")
-        found = await self._store.tail(table_id.lower(), first, LAST_VERSION if last is None else last)
+        table_id = check_table_id(table_id)
+        found = await self._store.tail(table_id, first, LAST_VERSION if last is None else last)
         if found is None:
             raise missing("table", table_id)
         await self._require_load(caller, found, table_id)
@@ -281,7 +283,7 @@ class DeltaTables:
         return await self._commits.repeats.has_happened(caller, table_id, info)
 
     async def report(self, caller: Caller, table_id: str, location: str | None, report: CommitReport) -> None:
-        table = await self._names.table(TableRef(id=table_id))
+        table = await self._names.table(TableRef(id=check_table_id(table_id)))
         chain = await self._access.table_chain(caller, table)
         await self._access.require(caller, Action.LOAD, chain, table_id)
         await self._access.require_own(caller, Action.COMMIT)
@@ -300,9 +302,9 @@ class DeltaTables:
             raise missing("schema", shown)
         await self._access.require(caller, Action.CREATE_TABLE, chain, shown)
 
-    async def _first_version(self, table: Table, objects: ObjectStore) -> bytes:
+    async def _first_version(self, table: Table, objects: ObjectStore) -> tuple[bytes, CommitSummary]:
         try:
-            return await objects.get(delta.published_name(0))
+            return await self._staged.read_first(objects)
         except NotFound:
             found = await self._store.table_by_id(table.id)
             if found is None or found.state is State.PURGED:
