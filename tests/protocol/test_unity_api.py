@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.fixtures.delta import DeltaTable, unity
+from tests.fixtures.delta import DeltaTable, add_file, unity
 from tests.fixtures.unity import (
     DAY,
     FEATURES,
@@ -296,6 +296,14 @@ def test_external_tables_of_every_format(place: Place) -> None:
         )
         assert inside.status_code == 400
 
+    span = {"name": "span", "type_name": "INTERVAL", "type_text": "interval day to second", "position": 0}
+    for name in ("type_internal_type", "type_interval_type"):
+        body = place.named(
+            name, table_type="EXTERNAL", data_source_format="DELTA", columns=[span | {name: "x"}]
+        )
+        [column] = place.post("/tables", {**body, "storage_location": f"file:{root}/{name}"})["columns"]
+        assert (column["type_internal_type"], column["type_interval_type"]) == ("x", "x")
+
     def register(client: httpx.Client, **fields: Any) -> tuple[int, str]:
         body = place.named("x", table_type="EXTERNAL", data_source_format="DELTA", columns=[])
         return code(client.post("/tables", json={**body, "storage_location": f"{root}/x", **fields}))
@@ -477,6 +485,23 @@ def test_a_commit_to_no_table(place: Place) -> None:
     table = place.table("t")
     body = {**proposal(table, 1), "table_id": NOBODY}
     assert code(place.admin.post("/delta/commit", json=body)) == (404, "TABLE_DOES_NOT_EXIST")
+
+
+def test_what_one_has_published_does_not_depend_on_what_others_have_not(place: Place) -> None:
+    table = place.table("t")
+    log = table.folder / "_delta_log"
+    for version in (1, 2):
+        place.post("/delta/commit", proposal(table, version))
+    # Too large to be remembered, so only the file has it.
+    large = commit_info(table, 3, *(add_file(f"file-{number}") for number in range(100)))
+    place.post("/delta/commit", {**proposal(table), "commit_info": large})
+    (log / "_staged_commits" / large["file_name"]).unlink()
+    assert place.post("/delta/commit", {**proposal(table), "latest_published_version": 2}) == {}
+    assert table.published == [0, 1, 2]
+    lost = place.admin.post("/delta/commit", json={**proposal(table), "latest_published_version": 3})
+    assert code(lost) == (500, "INTERNAL")
+    assert large["file_name"] in lost.json()["message"]
+    assert commits(place, table) == {"commits": [large], "latest_table_version": 3}
 
 
 def test_published_versions_are_told(place: Place) -> None:

@@ -73,7 +73,9 @@ class Column(msgspec.Struct, kw_only=True, omit_defaults=True):
     nullable: bool
     comment: str | None = None
     partition_index: int | None = None
+    # One thing, by its names in the two versions of the dialect.
     type_interval_type: str | None = None
+    type_internal_type: str | None = None
 
 
 _kept = msgspec.json.Decoder(list[Column]).decode
@@ -174,7 +176,7 @@ def _from_info(info: ColumnInfo, index: int, path: str) -> Column:
     column.type_name = name_of(column.type_name, info.type_name, f"{path}.type_name")
     column.comment = info.comment if info.comment is not None else column.comment
     column.partition_index = info.partition_index
-    column.type_interval_type = info.type_interval_type or info.type_internal_type
+    column.type_interval_type = column.type_internal_type = info.type_interval_type or info.type_internal_type
     return column
 
 

@@ -308,7 +308,8 @@ class Commits:
         require_published(table, proposal)
         if proposal.expect_etag is not None and proposal.expect_etag != table.etag:
             raise PreconditionFailed(f"the table has the etag etag-{table.etag}")
-        await self._publishing.publish(table.id)
+        assert proposal.published is not None
+        await self._publishing.publish(table.id, proposal.published)
 
     async def _table(self, caller: Caller, proposal: Proposal) -> FullTable:
         full = await self._store.full_table(proposal.table_id)

@@ -140,11 +140,11 @@ class Publishing:
             await self._publish_all(due, now)
             await asyncio.sleep(min(LOOK_S, self._delay_s))
 
-    async def publish(self, table_id: str) -> None:
-        """Bring the log up to the last ratified version."""
+    async def publish(self, table_id: str, last: int = LAST_VERSION) -> None:
+        """Bring the log up to this version, or to the last ratified one."""
         reached: dict[str, int] = {}
         try:
-            await self._copy(table_id, LAST_VERSION, reached)
+            await self._copy(table_id, last, reached)
         finally:
             await self._mark(reached)
 
