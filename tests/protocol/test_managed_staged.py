@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import Any
 
@@ -129,6 +130,20 @@ def test_a_version_0_that_is_too_large_is_not_read(place: Place) -> None:
     answer = place.admin.post("/tables", json=place.creation(table))
     assert code(answer) == INVALID
     assert str(MAX_COMMIT) in answer.json()["message"]
+
+
+def test_what_no_database_can_keep_is_refused(table: DeltaTable) -> None:
+    """By a refusal that is certain: a 503 of the database would be tried again and again."""
+    nul = "a\0b"
+    named = json.dumps({"type": "struct", "fields": [{"name": nul, "type": "long"}]})
+    [_, action] = first_actions(table)
+    action["metaData"]["schemaString"] = named
+    for actions, operation in (([], nul), ([action], "WRITE")):
+        staged = table.stage(1, actions, operation)
+        info = {name.replace("-", "_"): value for name, value in staged.items()}
+        refused(
+            table, "U+0000", table.http.post("/delta/commit", json={**proposal(table), "commit_info": info})
+        )
 
 
 # --- version 0 ---

@@ -15,7 +15,7 @@ from inver.domain.delta import Protocol
 from inver.domain.ledger import Counts
 from inver.domain.sizes import bin_of, merged
 from inver.errors import Invalid
-from inver.formats.delta_commit import summarize
+from inver.formats.delta_commit import MAX_METADATA, summarize
 
 INFO = {"commitInfo": {"inCommitTimestamp": 1_700_000_000_123, "operation": "WRITE", "engineInfo": "x"}}
 PROTOCOL = {
@@ -232,6 +232,44 @@ def test_numbers_are_those_that_readers_can_hold():
     for version in (-1, 2**31):
         odd = {"protocol": {**PROTOCOL["protocol"], "minWriterVersion": version}}
         assert "minWriterVersion" in (refusal(commit(INFO, odd)) or "")
+
+
+NUL = "a\0b"
+MORE = [
+    {"id": NUL},
+    {"name": NUL},
+    {"description": NUL},
+    {"partitionColumns": [NUL]},
+    {"configuration": {NUL: "x"}},
+    {"configuration": {"x": NUL}},
+    {"schemaString": json.dumps({"type": "struct", "fields": [{"name": NUL, "type": "long"}]})},
+    {"schemaString": " " * (MAX_METADATA + 1)},
+    {"configuration": {"x": "y" * MAX_METADATA}},
+]
+
+
+@pytest.mark.parametrize("change", MORE)
+def test_what_cannot_be_kept_of_metadata_is_refused(change):
+    odd = {"metaData": {**METADATA["metaData"], **change}}
+    message = refusal(commit(INFO, odd)) or ""
+    assert "contains U+0000" in message or "more than" in message
+
+
+def test_what_cannot_be_kept_of_the_rest_is_refused():
+    odd = {"protocol": {**PROTOCOL["protocol"], "writerFeatures": [NUL]}}
+    assert refusal(commit(INFO, odd)) == "the protocol in the commit file contains U+0000"
+    odd = {"commitInfo": {"operation": NUL}}
+    assert refusal(commit(odd)) == "the operation in the commit file contains U+0000"
+    assert summarize(commit({"commitInfo": {"operation": "x" * 300}})).operation == "x" * 255
+
+
+def test_values_of_a_table_may_have_what_is_not_kept():
+    """A NUL is a character like any other in data, and so in partitions and statistics."""
+    stats = json.dumps({"numRecords": 3, "minValues": {"s": NUL}})
+    odd = add(stats=stats, partitionValues={"p": NUL})
+    schema = json.dumps({"type": "struct", "fields": [{"name": "\\u0000", "type": "long"}]})
+    metadata = {"metaData": {**METADATA["metaData"], "schemaString": schema}}
+    assert summarize(commit(INFO, metadata, odd)).counts.rows_added == 3
 
 
 def test_a_large_file_is_read_line_by_line():
