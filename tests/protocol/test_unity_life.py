@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -141,6 +142,21 @@ def test_a_right_that_is_taken_away_is_gone_for_the_next_commit(place: Place) ->
     assert writer.post("/delta/commit", json=proposal(table, 3)).status_code in (403, 404)
     assert writer.get(table.url).status_code in (403, 404)
     assert place.get(table.url)["latest-table-version"] == 2
+
+
+def test_who_may_not_commit_learns_nothing_of_the_table(place: Place) -> None:
+    """Whether or not the server has just had to do with it."""
+    known, unknown = place.table("known"), str(uuid.uuid4())
+    for version in (1, 2):
+        place.post("/delta/commit", proposal(known, version))
+    stranger = place.person()
+    for uri in (known.location, "file:///elsewhere", "nowhere", ""):
+        body = {**proposal(known, 3), "table_uri": uri}
+        answers = [
+            stranger.post("/delta/commit", json={**body, "table_id": table_id})
+            for table_id in (known.id, unknown)
+        ]
+        assert [code(answer) for answer in answers] == [(404, "TABLE_DOES_NOT_EXIST")] * 2, uri
 
 
 def test_a_late_commit_is_late_whether_or_not_its_file_is_there(place: Place) -> None:

@@ -108,10 +108,10 @@ class Commits:
         if proposal.published is not None and proposal.published >= info.version:
             return None
         place = self._places.known(proposal.table_id)
-        if place is None or not place.is_at(proposal.location):
+        # The right comes first: what is wrong with the location is nobody else's business.
+        if place is None or self._access.permitted(caller, Action.COMMIT, proposal.table_id) is None:
             return None
-        permitted = self._access.permitted(caller, Action.COMMIT, proposal.table_id)
-        return None if permitted is None else place
+        return place if place.is_at(proposal.location) else None
 
     def _verified(
         self, caller: Caller, proposal: Proposal, info: CommitInfo, place: Place
