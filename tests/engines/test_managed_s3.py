@@ -205,3 +205,23 @@ def test_a_share_has_what_is_ratified_and_not_published(warehouse: Warehouse):
     assert [line["file"]["size"] for line in lines[2:]] == [7]
     assert httpx.get(lines[2]["file"]["url"]).status_code == 404
     assert table.read(path) == foreign
+
+
+def test_a_file_in_a_bucket_is_held_to_its_size_too(warehouse: Warehouse):
+    table = warehouse.table("sizes")
+    staged = table.stage(1, [add_file("a.parquet")])
+    name, path = staged["file-name"], f"_delta_log/_staged_commits/{staged['file-name']}"
+    data = table.read(path)
+    for wrong in (b"", data[:-1], data + b"\n", data + b"\n" * 2**20):
+        table.put(path, wrong)
+        for dialect in ROUTES:
+            answer = commit(table, dialect, staged)
+            assert answer.status_code == 400, answer.text
+            assert "bytes" in answer.text
+    for dialect in ROUTES:
+        missing = commit(table, dialect, {**staged, "file-name": name.replace(".json", "x.json")})
+        assert missing.status_code == 400
+        assert "does not exist" in missing.text
+    assert table.load()["latest-table-version"] == 0
+    table.put(path, data)
+    commit(table, "seed", staged).raise_for_status()
