@@ -13,7 +13,6 @@ import pytest
 
 from inver.domain.delta import (
     CLUSTERING,
-    MAX_COMMIT_BYTES,
     ROW_TRACKING,
     CommitInfo,
     CommitSummary,
@@ -21,9 +20,10 @@ from inver.domain.delta import (
 )
 from inver.domain.ledger import MAIN, AlterTable, Reason, Receipt, Transaction, Winner
 from inver.domain.principals import ADMIN
-from inver.errors import Broken, Conflict, Invalid, PreconditionFailed, TooLarge
+from inver.errors import Broken, Conflict, Invalid, PreconditionFailed
 from inver.formats.delta_commit import summarize
 from inver.services.delta.publishing import GLANCE, Publishing
+from inver.services.delta.staged import MAX_COMMIT
 from inver.services.delta.types import Changes, Proposal
 from tests.fixtures.delta import add_file
 from tests.fixtures.lake import Lake
@@ -207,24 +207,23 @@ async def test_a_change_of_metadata_undoes_no_mark_of_row_ids(lake: Lake, monkey
 
 async def test_a_large_file_is_read_beside_everybody_else(lake: Lake):
     """And one that is too large by nobody."""
-    commits = lake.services.delta._commits
     readers: list[threading.Thread] = []
 
     def watched(data: bytes) -> CommitSummary:
         readers.append(threading.current_thread())
         return summarize(data)
 
-    commits._summarize = watched
+    lake.services.delta._commits._staged._summarize = watched
     for version, count in ((2, 1), (3, 3_000)):
         added = [add_file(f"{version}-{number}") for number in range(count)]
         await lake.propose(lake.stage(version, "WRITE", *added))
     small, large = readers
     assert small is threading.current_thread()
     assert large is not small
-    huge = lake.stage(4)
+    huge = msgspec.structs.replace(lake.stage(4), file_size=MAX_COMMIT + 1)
     with (lake.log / "_staged_commits" / huge.file_name).open("ab") as file:
-        file.truncate(MAX_COMMIT_BYTES + 1)
-    with pytest.raises(TooLarge):
+        file.truncate(huge.file_size)
+    with pytest.raises(Invalid, match="at most"):
         await lake.propose(huge)
     assert len(readers) == 2
     assert (await lake.propose(lake.stage(4))).results[0].version == 4

@@ -56,14 +56,14 @@ class Stormy(LocalStore):
             return None
         return super().get_at_once(path)
 
-    async def get(self, path: str, most: int | None = None) -> bytes:
+    async def get_range(self, path: str, start: int, length: int) -> bytes:
         weather = self._weather
         if not weather.calm:
             for _ in range(weather.chance.randrange(6)):
                 await asyncio.sleep(0)
             if weather.chance.random() < 0.1:
                 raise Unavailable("the storage fails")
-        return await super().get(path, most)
+        return await super().get_range(path, start, length)
 
 
 def lose_answers(store: SqliteStore, weather: Weather) -> None:
@@ -202,12 +202,12 @@ class Gate(LocalStore):
     def get_at_once(self, path: str) -> bytes | None:
         return None
 
-    async def get(self, path: str, most: int | None = None) -> bytes:
+    async def get_range(self, path: str, start: int, length: int) -> bytes:
         if "_staged_commits" in path:
             gate: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(gate)
             await gate
-        return await super().get(path, most)
+        return await super().get_range(path, start, length)
 
 
 class Gated:

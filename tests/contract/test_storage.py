@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from inver.domain.locations import Location
-from inver.errors import Invalid, NotFound, TooLarge
+from inver.errors import Invalid, NotFound
 from inver.ports import ObjectStore
 from inver.storage.open import open_store
 from inver.storage.options import StorageOptions
@@ -223,18 +223,6 @@ def test_what_is_made_durable_later_is_there_at_once(store):
                 path = f"pieces/{number}-{durable}"
                 assert await store.put_if_absent(path, pieces, durable=durable) is True
                 assert await store.get(path) == b"".join(pieces)
-
-    run(scenario())
-
-
-def test_an_object_that_is_too_large_is_not_read(store):
-    async def scenario() -> None:
-        await store.put("a", b"12345")
-        assert await store.get("a", 5) == b"12345"
-        with pytest.raises(TooLarge, match="5 bytes; at most 4"):
-            await store.get("a", 4)
-        with pytest.raises(NotFound):
-            await store.get("b", 4)
 
     run(scenario())
 

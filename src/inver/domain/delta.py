@@ -14,8 +14,6 @@ from inver.errors import Invalid
 TABLE_ID = "io.unitycatalog.tableId"
 CATALOG_MANAGED = "catalogManaged"
 STAGED_FOLDER = "_delta_log/_staged_commits"
-MAX_COMMIT_BYTES = 256 * 2**20
-"""Larger commit files are not read: they would take the memory of everybody else."""
 
 REQUIRED_FEATURES = (CATALOG_MANAGED, "inCommitTimestamp", "vacuumProtocolCheck")
 RECOMMENDED_FEATURES = ("deletionVectors", "v2Checkpoint")

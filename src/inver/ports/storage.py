@@ -65,8 +65,8 @@ class ObjectStore(Protocol):
         """Make objects durable together; returns those that are not there."""
         ...
 
-    async def get(self, path: str, most: int | None = None) -> bytes:
-        """The whole object; NotFound if it is not there, TooLarge if it has more than `most` bytes."""
+    async def get(self, path: str) -> bytes:
+        """The whole object; NotFound if it is not there."""
         ...
 
     def get_at_once(self, path: str) -> bytes | None:

@@ -24,7 +24,7 @@ from inver.ports import ObjectInfo, SignUrls
 from inver.storage import files, reading
 from inver.storage.beneath import create_new, open_beneath, open_folder, read_cached, read_cached_in
 from inver.storage.direct import LEAST
-from inver.storage.paths import check_range, check_size, split_path, split_prefix
+from inver.storage.paths import check_range, split_path, split_prefix
 from inver.storage.syncing import sync_file_system
 
 T = TypeVar("T")
@@ -125,8 +125,8 @@ class LocalStore:
         _split(path)
         return read_cached(self._prefix + os.fsencode(path))
 
-    async def get(self, path: str, most: int | None = None) -> bytes:
-        read = partial(self._read, _split(path), 0, None, most)
+    async def get(self, path: str) -> bytes:
+        read = partial(self._read, _split(path), 0, None)
         try:
             return await reading.read(read)
         except OSError as error:
@@ -264,30 +264,19 @@ class LocalStore:
                 return True
             return False if self._read(target, 0, None) == data else None
 
-    def _read(
-        self, segments: Sequence[str], start: int, length: int | None, most: int | None = None
-    ) -> bytes:
+    def _read(self, segments: Sequence[str], start: int, length: int | None) -> bytes:
         trusted = self._open_base()
         try:
-            return self._read_beneath(trusted, segments, start, length, most)
+            return self._read_beneath(trusted, segments, start, length)
         finally:
             os.close(trusted)
 
-    def _read_beneath(
-        self,
-        trusted: int,
-        segments: Sequence[str],
-        start: int,
-        length: int | None,
-        most: int | None = None,
-    ) -> bytes:
+    def _read_beneath(self, trusted: int, segments: Sequence[str], start: int, length: int | None) -> bytes:
         file = open_beneath(trusted, "/".join((*self._inner, *segments)))
         if file is None:
             with self._folder(segments[:-1]) as folder:
                 file = files.open_file(folder, segments)
         try:
-            if most is not None:
-                check_size("/".join(segments), os.fstat(file).st_size, most)
             return files.read_at(file, start, length)
         finally:
             os.close(file)

@@ -14,7 +14,7 @@ from inver.errors import Broken, Invalid, InverError, NotFound, OutcomeUnknown, 
 from inver.ports import ObjectInfo, SignUrls
 from inver.storage.connect import connect
 from inver.storage.options import StorageOptions
-from inver.storage.paths import check_expiry, check_range, check_size, split_path, split_prefix
+from inver.storage.paths import check_expiry, check_range, split_path, split_prefix
 from inver.storage.signing import encoded, url_signer
 
 if TYPE_CHECKING:
@@ -108,13 +108,11 @@ class RemoteStore:
     def link_at_once(self, path: str, other: str, data: bytes) -> bool | None:
         return None
 
-    async def get(self, path: str, most: int | None = None) -> bytes:
+    async def get(self, path: str) -> bytes:
         import obstore
 
         split_path(path)
         result = await _answer(path, obstore.get_async(self._client, path))
-        if most is not None:
-            check_size(path, result.meta["size"], most)
         return bytes(await _answer(path, result.bytes_async()))
 
     async def get_range(self, path: str, start: int, length: int) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from inver.errors import Invalid, TooLarge
+from inver.errors import Invalid
 
 # No object store takes longer keys.
 MAX_PATH_BYTES = 1024
@@ -39,11 +39,6 @@ def split_prefix(prefix: str) -> list[str]:
 def check_range(start: int, length: int) -> None:
     if start < 0 or length < 0:
         raise Invalid(f"range of {length} bytes from {start} is negative", field="range")
-
-
-def check_size(path: str, size: int, most: int) -> None:
-    if size > most:
-        raise TooLarge(f"the object {path!r} has {size} bytes; at most {most} are read", field="path")
 
 
 def check_expiry(expires_in_s: int) -> None:

@@ -15,8 +15,8 @@ from inver.ports import ObjectStore, Store
 MAX_COMMIT = 256 * 2**20
 """A commit file is held in memory while it is read; this is about a million files added."""
 TABLES = 20_000
-_LARGE = 1 << 20
-"""From here on, reading takes so long that the event loop would keep others waiting."""
+_LARGE = 256 * 1024
+"""From here on, reading takes longer than a thread takes to come to it, and others would wait."""
 
 _info = msgspec.json.Decoder(CommitInfo).decode
 
