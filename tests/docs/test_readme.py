@@ -129,6 +129,18 @@ def test_duckdb(lake: InverServer, tmp_path: Path) -> None:
     assert answers[-1] == [[2]]
 
 
+def spark_settings(text: str, lake: InverServer, token: str) -> dict[str, str]:
+    """As they stand, but for the address and the token."""
+    assert "http://127.0.0.1:8181" in text
+    for shown, real in (
+        ("http://127.0.0.1:8181", lake.url),
+        ("inver_pat_...", token),
+        ("inver_secret_...", token),
+    ):
+        text = text.replace(shown, real)
+    return dict(line.split(maxsplit=1) for line in text.splitlines())
+
+
 def as_a_service(lake: InverServer) -> dict[str, str]:
     """What the page on Unity Catalog shows for a service; it may read here, and not write."""
     (_, commands), (_, settings) = BLOCK.findall((README.parent / "docs" / "unity.md").read_text())
@@ -137,30 +149,22 @@ def as_a_service(lake: InverServer) -> dict[str, str]:
     made = json.loads(run(lake, shell(f"{secret} -o json")))
     for privilege, place in (("USE CATALOG", "main"), ("USE SCHEMA", "main.sales"), ("SELECT", "main.sales")):
         run(lake, ["inver", "grant", "add", "etl", privilege, place])
-    found = dict(line.split(maxsplit=1) for line in settings.splitlines())
-    given: dict[str, str] = {"inver_secret_...": made["client_secret"]}
-    shown = {name: given.get(value, value) for name, value in found.items()}
-    return {name: str(value).replace("http://127.0.0.1:8181", lake.url) for name, value in shown.items()}
+    return spark_settings(settings, lake, made["client_secret"])
 
 
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 def test_spark_with_delta(lake: InverServer, tmp_path: Path) -> None:
-    """The settings as they stand, but for the address and the token."""
-    settings = dict(line.split(maxsplit=1) for line in block("UCSingleCatalog").splitlines())
-    packages = settings.pop("spark.jars.packages").split(",")
-    assert packages == [DELTA[0], CONNECTOR]
-    name = "spark.sql.catalog.main."
-    assert settings[name + "uri"] == "http://127.0.0.1:8181"
-    settings |= {name + "uri": lake.url, name + "token": lake.token, **SMALL_TABLES}
+    settings = spark_settings(block("UCSingleCatalog"), lake, lake.token) | SMALL_TABLES
+    assert settings.pop("spark.jars.packages").split(",") == [DELTA[0], CONNECTOR]
     try:
         files = [*connector(), *sorted(jars("delta-spark", DELTA, transitive=False).glob("*.jar"))]
         with spark_session(client_or_skip("spark"), tmp_path / "spark", files, settings) as spark:
             spark.sql("CREATE TABLE main.sales.trips (id BIGINT) USING delta")
             spark.sql("INSERT INTO main.sales.trips VALUES (1)")
             assert spark.values("SELECT * FROM main.sales.trips") == [(1,)]
-        del settings[name + "token"]
+        del settings["spark.sql.catalog.main.token"]
         settings |= as_a_service(lake)
         with spark_session(client_or_skip("spark"), tmp_path / "etl", files, settings) as etl:
             assert etl.values("SELECT * FROM main.sales.trips") == [(1,)]
@@ -174,12 +178,9 @@ def test_spark_with_delta(lake: InverServer, tmp_path: Path) -> None:
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 def test_spark(lake: InverServer, tmp_path: Path) -> None:
-    """The settings as they stand, but for the address and the token; the jar is looked for where tests do."""
-    settings = dict(line.split(maxsplit=1) for line in block("IcebergSparkSessionExtensions").splitlines())
+    """The jar is looked for where tests do."""
+    settings = spark_settings(block("IcebergSparkSessionExtensions"), lake, lake.token)
     packages = settings.pop("spark.jars.packages").split(",")
-    name = "spark.sql.catalog.inver."
-    assert settings[name + "uri"] == "http://127.0.0.1:8181/iceberg"
-    settings |= {name + "uri": f"{lake.url}/iceberg", name + "token": lake.token}
     try:
         files = sorted(jars("iceberg-spark", packages, transitive=False).glob("*.jar"))
         with spark_session(client_or_skip("spark"), tmp_path / "spark", files, settings) as spark:

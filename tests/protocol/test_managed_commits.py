@@ -9,7 +9,16 @@ import httpx
 import pytest
 
 from tests.fixtures.delta import DeltaTable, commit_file
-from tests.fixtures.unity import FEATURES, Place, code, commit_info, first_actions, properties, proposal
+from tests.fixtures.unity import (
+    FEATURES,
+    Place,
+    code,
+    commit_info,
+    first_actions,
+    properties,
+    proposal,
+    version,
+)
 
 INVALID = (400, "INVALID_PARAMETER_VALUE")
 IN_COMMIT = "delta.enableInCommitTimestamps"
@@ -19,12 +28,6 @@ UNIFORM = {"delta.universalFormat.enabledFormats": "iceberg"}
 @pytest.fixture
 def table(place: Place) -> DeltaTable:
     return place.table("t")
-
-
-def version(table: DeltaTable) -> int:
-    asked = {"table_id": table.id, "table_uri": table.location}
-    latest: int = table.http.request("GET", "/delta/commits", json=asked).json()["latest_table_version"]
-    return latest
 
 
 def commit(table: DeltaTable, *actions: Any, **more: Any) -> httpx.Response:

@@ -12,7 +12,7 @@ import pytest
 from inver.services.delta.staged import MAX_COMMIT
 from tests.fixtures.delta import DeltaTable, commit_file, unity
 from tests.fixtures.server import InverServer
-from tests.fixtures.unity import Place, code, first_actions, properties, proposal
+from tests.fixtures.unity import Place, code, first_actions, properties, proposal, version
 
 INVALID = (400, "INVALID_PARAMETER_VALUE")
 
@@ -20,12 +20,6 @@ INVALID = (400, "INVALID_PARAMETER_VALUE")
 @pytest.fixture
 def table(place: Place) -> DeltaTable:
     return place.table("t")
-
-
-def version(table: DeltaTable) -> int:
-    asked = {"table_id": table.id, "table_uri": table.location}
-    latest: int = table.http.request("GET", "/delta/commits", json=asked).json()["latest_table_version"]
-    return latest
 
 
 def refused(table: DeltaTable, word: str, answer: httpx.Response) -> None:
