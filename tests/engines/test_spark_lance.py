@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.fixtures.clients import Client
-from tests.fixtures.jvm import JvmMissing, jars
+from tests.fixtures.jvm import JvmMissing, connector_jars
 from tests.fixtures.lance import Namespace
 from tests.fixtures.server import InverServer
 from tests.fixtures.spark import Spark, spark_session
@@ -20,17 +19,8 @@ CONNECTOR = ("org.lance:lance-spark-4.1_2.13:0.5.0",)
 
 
 def connector() -> list[Path]:
-    """The connector and what it needs: from the folder INVER_CONNECTOR_JARS, or by coordinates."""
-    folder = os.environ.get("INVER_CONNECTOR_JARS")
-    if folder:
-        found = [path for path in sorted(Path(folder).glob("*.jar")) if "lance" in path.name]
-        if not any(path.name.startswith("lance-spark") for path in found):
-            raise JvmMissing(f"INVER_CONNECTOR_JARS names {folder}, which has no lance-spark jar")
-        return found
-    try:
-        return sorted(jars("lance-spark", CONNECTOR).glob("*.jar"))
-    except JvmMissing as missing:
-        raise JvmMissing(f"{missing}; INVER_CONNECTOR_JARS can name a folder that has it") from missing
+    """The connector and what it needs."""
+    return connector_jars("lance-spark", CONNECTOR, "*lance*.jar", transitive=True)
 
 
 @pytest.fixture(scope="module")
