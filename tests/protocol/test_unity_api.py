@@ -6,6 +6,7 @@ import json
 import uuid
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -311,6 +312,45 @@ def test_external_tables_of_every_format(place: Place) -> None:
     assert register(place.admin, storage_location="/etc") == (400, "INVALID_PARAMETER_VALUE")
     assert register(place.admin, data_source_format="CSV") == (400, "INVALID_PARAMETER_VALUE")
     assert register(place.visitor("CREATE TABLE")) == (403, "PERMISSION_DENIED")
+
+
+def test_a_dropped_external_table_holds_its_place_only_until_somebody_uses_it(place: Place) -> None:
+    root = place.server.home.with_name("external") / place.catalog / "held"
+
+    def register(name: str, folder: str = "") -> httpx.Response:
+        body = place.named(name, table_type="EXTERNAL", data_source_format="DELTA", columns=[])
+        return place.admin.post("/tables", json={**body, "storage_location": f"file://{root}{folder}"})
+
+    def dropped() -> list[str]:
+        path = f"/catalogs/{place.catalog}/schemas/s/dropped"
+        found = place.server.call("GET", path).raise_for_status().json()
+        return [table["id"] for table in found["tables"]]
+
+    first = register("a").json()
+    assert code(register("b")) == (400, "RESOURCE_ALREADY_EXISTS")
+    place.admin.delete(f"/tables/{place.schema}.a").raise_for_status()
+    assert dropped() == [first["table_id"]]
+    second = register("a").raise_for_status().json()
+    assert second["table_id"] != first["table_id"]
+    assert second["storage_location"] == first["storage_location"]
+    # The claims of the old table are gone with it, and those of the new one stand.
+    assert dropped() == []
+    assert code(register("b", "/inside")) == (400, "RESOURCE_ALREADY_EXISTS")
+    place.admin.delete(f"/tables/{place.schema}.a").raise_for_status()
+    # A request that is refused for another reason leaves it where it was.
+    register("c", "-beside").raise_for_status()
+    assert code(register("c")) == (400, "TABLE_ALREADY_EXISTS")
+    assert dropped() == [second["table_id"]]
+    assert register("b", "/inside").json()["name"] == "b"
+
+
+@pytest.mark.parametrize("path", ["/data/v1.2/t", "file:/data/v1.2/t", "s3://my.bucket/t.d"])
+def test_a_path_is_the_name_of_no_table(place: Place, path: str) -> None:
+    """Spark asks for it like for a table, and reads the path once it hears that there is none."""
+    answer = place.admin.get(f"/tables/{quote(f'{place.catalog}.delta.{path}', safe='')}")
+    assert code(answer)[0] == 404
+    other = place.admin.get(f"/tables/{place.schema}.a.b")
+    assert code(other) == (400, "INVALID_PARAMETER_VALUE")
 
 
 # --- commits ---

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
@@ -24,6 +25,7 @@ NamesOf: TypeAlias = Callable[[Sequence[str]], Awaitable[Mapping[str, str]]]
 
 # Clients parse the answer of a change even when there is nothing to say.
 EMPTY = Response(200, b"{}")
+_is_path = re.compile(r"(?:[A-Za-z][A-Za-z0-9+-]*:)?/").match
 NO_STORE = ((b"Cache-Control", b"no-store"), (b"Pragma", b"no-cache"))
 
 
@@ -46,8 +48,13 @@ def secret(body: Any) -> Response:
 
 
 def full_name(text: str, parts: int, field: str = "full_name") -> tuple[str, ...]:
-    """`catalog.schema.table`: this dialect has no way to write a name with a dot."""
+    """`catalog.schema.table`: this dialect has no way to write a name with a dot.
+
+    Except for a path, which Spark asks for like a table first: no table has that name, dots or none.
+    """
     names = tuple(text.split("."))
+    if parts == 3 and len(names) > 3 and _is_path(text.split(".", 2)[2]):
+        names = tuple(text.split(".", 2))
     if len(names) != parts or not all(names):
         shape = ".".join(("catalog", "schema", "table")[:parts])
         raise Invalid(f"{text[:300]!r} is not a full name of the form {shape}", field=field)
