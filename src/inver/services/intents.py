@@ -62,13 +62,6 @@ class DropTable(msgspec.Struct, frozen=True, kw_only=True):
     expect_etag: int | None = None
 
 
-class GiveWay(msgspec.Struct, frozen=True, kw_only=True):
-    """A dropped table whose files stay leaves its place to one that is made in the same transaction."""
-
-    table_id: str
-    expect_etag: int
-
-
 class UndropTable(msgspec.Struct, frozen=True, kw_only=True):
     table_id: str
     to: tuple[str, ...] | None = None
@@ -88,7 +81,6 @@ Intent: TypeAlias = (
     | RenameTable
     | AlterTable
     | DropTable
-    | GiveWay
     | UndropTable
     | MoveCursor
     | Native

@@ -18,6 +18,7 @@ from inver.ids import new_id
 from inver.ports import Store
 from inver.services.access import METASTORE_CHAIN, Access, missing
 from inver.services.catalogs import new_owner
+from inver.services.claims import claims_on, gives_way
 from inver.services.context import Caller
 from inver.services.intents import (
     AlterTable,
@@ -25,7 +26,6 @@ from inver.services.intents import (
     CreateBranch,
     CreateTable,
     DropTable,
-    GiveWay,
     Intent,
     MoveCursor,
     RenameTable,
@@ -89,8 +89,6 @@ class Plan:
                 await self._alter(intent)
             case DropTable():
                 await self._drop(intent)
-            case GiveWay():
-                self._add(ledger.PurgeTable(table_id=intent.table_id, expect_etag=intent.expect_etag))
             case UndropTable():
                 await self._undrop(intent)
             case MoveCursor():
@@ -108,6 +106,10 @@ class Plan:
         catalog = await self._names.catalog(intent.name[0])
         table_id = new_id()
         location = self._placement.place(intent.kind, table_id, intent.location, catalog, schema)
+        if intent.kind is TableKind.EXTERNAL:
+            for table in await claims_on(self._store, location):
+                if gives_way(table):
+                    self._add(ledger.PurgeTable(table_id=table.id, expect_etag=table.etag))
         self._add(
             ledger.CreateTable(
                 id=table_id,

@@ -158,6 +158,7 @@ class Transactions:
         if portions:
             operations = _with_new_names(operations)
         owners = tuple(index for index, _ in operations)
+        several = bool(portions) or len(set(owners)) < len(owners)
         transaction = Transaction(
             caller.principal.id,
             now,
@@ -165,7 +166,7 @@ class Transactions:
             keyed,
             (*plan.work, *(each for portion in portions for each in portion.work)),
             caller.principal.epoch,
-            owners if portions else (),
+            owners if several else (),
         )
         try:
             for portion in portions:
@@ -175,7 +176,7 @@ class Transactions:
             # Certainly not applied. After anything else, what was written may be needed.
             for portion in portions:
                 await portion.discard()
-            if portions and isinstance(error, Refused):
+            if several and isinstance(error, Refused):
                 raise _of_request(error, owners) from None
             raise
         for portion in portions:

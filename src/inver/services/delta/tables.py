@@ -29,7 +29,6 @@ from inver.errors import (
 from inver.ids import new_id
 from inver.ports import FullTable, LogTail, ObjectStore, Store
 from inver.services.access import Access, missing
-from inver.services.claims import claims_on, gives_way
 from inver.services.context import Caller
 from inver.services.delta.chains import Chains
 from inver.services.delta.changing import check_first_uniform, check_partitions
@@ -47,7 +46,7 @@ from inver.services.delta.types import (
     Staged,
     Tail,
 )
-from inver.services.intents import CreateTable, GiveWay
+from inver.services.intents import CreateTable
 from inver.services.names import Names, TableRef, split_name
 from inver.services.placement import Placement
 from inver.services.transactions import Transactions
@@ -185,9 +184,8 @@ class DeltaTables:
             comment=comment,
             head=None if head is None else _encode(head),
         )
-        ways = await self._ways(Location.parse(location))
-        receipt = await self._transactions.decide(caller, [*ways, intent])
-        return await self.changed(receipt.results[-1].subject)
+        receipt = await self._transactions.decide(caller, [intent])
+        return await self.changed(receipt.results[0].subject)
 
     # --- reading ---
 
@@ -316,11 +314,6 @@ class DeltaTables:
                 field="storage_location",
                 fix=f"write {delta.published_name(0)} below {table.location} first",
             ) from None
-
-    async def _ways(self, location: Location) -> list[GiveWay]:
-        """The dropped tables that stand in the way; where others do, the ledger refuses."""
-        held = await claims_on(self._store, location)
-        return [GiveWay(table_id=each.id, expect_etag=each.etag) for each in held if gives_way(each)]
 
     async def _created_before(self, table: Table, fingerprint: str) -> Loaded:
         first = await self._store.commits(table.id, ledger.MAIN, 0, 0, 1)
