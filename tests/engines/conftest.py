@@ -13,7 +13,7 @@ from tests.fixtures.delta import new_schema, unity
 from tests.fixtures.iceberg_clients import CATALOGS, running_catalog, running_iceberg_spark
 from tests.fixtures.jvm import JvmMissing
 from tests.fixtures.server import InverServer, running_inver
-from tests.fixtures.spark import Spark
+from tests.fixtures.spark import Spark, running_spark
 
 
 def _client(name: str) -> Client:
@@ -77,6 +77,34 @@ def iceberg_spark(spark: Client, tmp_path_factory: pytest.TempPathFactory) -> It
     try:
         with running_iceberg_spark(spark, tmp_path_factory.mktemp("spark")) as running:
             yield running
+    except JvmMissing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="module", params=["v1", "legacy"])
+def dialect(request: pytest.FixtureRequest) -> str:
+    """Of Delta's clients of Unity Catalog: the one that they choose, and the one that they can be told."""
+    given: str = request.param
+    return given
+
+
+@pytest.fixture(scope="module")
+def dialect_confs(dialect: str) -> dict[str, str]:
+    """What Spark must be told for the dialect."""
+    return {"spark.sql.catalog.lake.deltaRestApi.enabled": "false"} if dialect == "legacy" else {}
+
+
+@pytest.fixture(scope="module")
+def unity_spark(
+    spark: Client,
+    server: InverServer,
+    dialect_confs: dict[str, str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Spark]:
+    """A session with Unity Catalog's connector, whose catalog is `lake`."""
+    try:
+        with running_spark(spark, server, tmp_path_factory.mktemp("spark"), "lake", dialect_confs) as session:
+            yield session
     except JvmMissing as missing:
         pytest.skip(str(missing))
 

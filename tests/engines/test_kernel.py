@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -17,11 +16,6 @@ from tests.fixtures.server import InverServer
 from tests.fixtures.waiting import eventually
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
-
-
-@pytest.fixture(scope="module", params=["v1", "legacy"])
-def dialect(request) -> Any:
-    return request.param
 
 
 @pytest.fixture(scope="module")
