@@ -3,7 +3,8 @@
 Each further line is JSON: `{"sql": ...}` answers its rows; with `repeat` it is run so many times,
 `{i}` being the number of the round. `{"plan": table, ...}` answers the files of a scan of an Iceberg
 table, as Iceberg's own planner gives them. `{"stream": table, "rows": [...], "folder": ...}` appends the
-rows as new input of one stream. `{"follow": options, "folder": ...}` lets a stream of a shared table take
+rows as new input of one stream. `{"copy": table, "into": table, "folder": ...}` lets a stream append what is
+new in one table to another. `{"follow": options, "folder": ...}` lets a stream of a shared table take
 what is there now into files of the folder.
 
 `{"open": settings}` answers the number of another session, with settings and catalogs of its own;
@@ -27,6 +28,8 @@ def rows(frame: Any) -> list[dict[str, Any]]:
 def run(spark: Any, given: dict[str, Any]) -> Any:
     if "stream" in given:
         return stream(spark, Path(given["folder"]), given["stream"], given["rows"])
+    if "copy" in given:
+        return copy(spark, Path(given["folder"]), given["copy"], given["into"], given["options"])
     if "follow" in given:
         return follow(spark, Path(given["folder"]), given["follow"])
     if "plan" in given:
@@ -56,6 +59,17 @@ def stream(spark: Any, folder: Path, table: str, values: list[dict[str, Any]]) -
         .writeStream.option("checkpointLocation", str(folder / "checkpoint"))
         .trigger(availableNow=True)
         .toTable(table)
+    )
+    query.awaitTermination()
+
+
+def copy(spark: Any, folder: Path, source: str, target: str, options: dict[str, str]) -> None:
+    query = (
+        spark.readStream.options(**options)
+        .table(source)
+        .writeStream.option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .toTable(target)
     )
     query.awaitTermination()
 
