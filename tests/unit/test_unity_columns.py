@@ -268,6 +268,24 @@ def test_a_type_that_stands_alone_as_json_may_be_nested() -> None:
 
 
 @pytest.mark.parametrize(
+    ("inner", "text", "shown"),
+    [
+        ("y z", "struct<y z:string>", "struct<`y z`:string>"),
+        ("y-z", "struct<y-z:string>", "struct<`y-z`:string>"),
+        ("y`z", "struct<y`z:string>", "struct<`y``z`:string>"),
+        ("y", "STRUCT<y: STRING>", "STRUCT<y: STRING>"),
+    ],
+)
+def test_a_text_that_nobody_can_read_back_is_written_anew(inner, text, shown):
+    """Spark sends it so, and then asks for a text that it can read."""
+    kind = {"type": "struct", "fields": [{"name": inner, "type": "string", "nullable": True, "metadata": {}}]}
+    field = json.dumps({"name": "a", "type": kind, "nullable": True, "metadata": {}})
+    [column] = cols.from_infos([ColumnInfo(name="a", type_text=text, type_json=field, type_name="STRUCT")])
+    assert column.type_text == shown
+    assert column.type_json == field
+
+
+@pytest.mark.parametrize(
     ("infos", "place"),
     [
         ([ColumnInfo(type_text="int")], "columns[0].name"),
