@@ -113,6 +113,40 @@ def test_it_takes_the_right_to_create(place: Place):
     assert place.get(f"/tables/{place.schema}.t", by=creator)["owner"] == creator.headers["X-Name"]
 
 
+def test_no_version_is_made_past_its_format(place: Place):
+    """A version without a file in the log is one that no reader of the table can read."""
+    table = made(place)
+    path = [place.catalog, "s", "t"]
+    for named in ({"id": table.id}, {"name": path}):
+        for operation in (
+            {"op": "commit", "table": named, "version": 1, "token": "x"},
+            {"op": "create-branch", "table": named, "branch": "b", "version": 0},
+        ):
+            refused = place.server.call("POST", "/transactions", json={"operations": [operation]})
+            assert (refused.status_code, refused.json()["field"]) == (400, "operations[0].table"), (
+                refused.text
+            )
+            assert "delta-commit" in refused.json()["fix"]
+    assert table.load()["latest-table-version"] == 0
+    table.append(1, add_file("a.parquet"))
+    late = {"op": "commit", "table": {"id": table.id}, "version": 2, "token": "x"}
+    assert place.server.call("POST", "/transactions", json={"operations": [late]}).status_code == 400
+    assert table.load()["latest-table-version"] == 1
+
+
+def test_a_table_without_a_log_takes_no_delta_commits(place: Place):
+    body = {"name": "bare", "format": "DELTA"}
+    bare = place.server.call("POST", f"/catalogs/{place.catalog}/schemas/s/tables", json=body).json()
+    table = DeltaTable(place.admin, f"{place.schema}.bare", bare["id"], bare["location"], ())
+    assert table.commit(table.stage(1, [add_file("a.parquet")])).status_code == 400
+    change = {"action": "set-properties", "updates": {"team": "sales"}}
+    requirement = {"type": "assert-table-uuid", "uuid": table.id}
+    altered = place.admin.post(table.url, json={"requirements": [requirement], "updates": [change]})
+    assert altered.status_code == 400, altered.text
+    commit = {"op": "commit", "table": {"id": table.id}, "version": 1, "token": "x"}
+    assert place.server.call("POST", "/transactions", json={"operations": [commit]}).status_code == 200
+
+
 def test_several_are_made_at_once_or_none(place: Place):
     def operation(name: str, schema: str = COLUMNS) -> dict[str, Any]:
         path = [place.catalog, "s", name]

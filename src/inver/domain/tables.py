@@ -92,6 +92,16 @@ def is_managed_delta(table: Table) -> bool:
     return table.format is Format.DELTA and table.kind is TableKind.MANAGED and table.head is not None
 
 
+def is_of_its_format(table: Table) -> bool:
+    """Whether a version of this table is more than a row of the ledger: its format keeps a state with it."""
+    return is_managed_delta(table) or (table.format is not Format.DELTA and table.head is not None)
+
+
+def stays_bare(table: Table) -> bool:
+    """Whether no format will ever keep a state of this table, so that its versions are the ledger's alone."""
+    return table.format is Format.DELTA and not is_managed_delta(table)
+
+
 class TableDetails(msgspec.Struct, frozen=True, kw_only=True):
     """What only a reader of the definition needs; kept apart so that commits stay narrow."""
 

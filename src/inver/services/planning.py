@@ -12,7 +12,7 @@ from inver.domain.grants import Action, Chain, Node
 from inver.domain.ledger import Operation, Work
 from inver.domain.names import check_name, dotted, path_key
 from inver.domain.securables import Schema, SecurableKind
-from inver.domain.tables import INITIAL, NAMED, State, TableKind
+from inver.domain.tables import INITIAL, NAMED, Format, State, Table, TableKind, is_of_its_format, stays_bare
 from inver.errors import Invalid
 from inver.ids import new_id
 from inver.ports import Store
@@ -36,6 +36,7 @@ from inver.services.placement import Placement
 
 PURGE = "table.purge"
 _ANY = frozenset(State)
+_NATIVE = {Format.DELTA: "delta-commit", Format.ICEBERG: "iceberg-commit", Format.LANCE: "lance"}
 
 
 class Plan:
@@ -60,6 +61,8 @@ class Plan:
         self._index = 0
         self.operations: list[tuple[int, Operation]] = []
         self.work: list[Work] = []
+        self.bare: list[str] = []
+        """Tables whose versions are the ledger's alone, now and later."""
 
     def _add(self, operation: Operation) -> None:
         self.operations.append((self._index, operation))
@@ -200,12 +203,27 @@ class Plan:
 
     async def _chain(self, ref: TableRef, action: Action) -> Chain:
         chain = None if ref.name is None else self._made.get(path_key(ref.name))
+        table = None
         if chain is None:
             # Whether a commit to a table that is gone has happened before is for the ledger to say.
             states = _ANY if action is Action.COMMIT and ref.id is not None else NAMED
-            chain = await self._access.table_chain(self._caller, await self._names.table(ref, states))
+            table = await self._names.table(ref, states)
+            chain = await self._access.table_chain(self._caller, table)
         await self._access.require(self._caller, action, chain, ref.shown())
+        if action is Action.COMMIT and table is not None:
+            self._require_bare(table)
         return chain
+
+    def _require_bare(self, table: Table) -> None:
+        """A version without what its format keeps of it is one that no reader of that format can read."""
+        if is_of_its_format(table):
+            raise Invalid(
+                f"versions of a table of {table.format} are made in the words of its format",
+                field="table",
+                fix=f"send {_NATIVE[table.format]} instead",
+            )
+        if stays_bare(table):
+            self.bare.append(table.id)
 
 
 def _append(table_id: str, commit: Commit) -> ledger.Append:

@@ -37,6 +37,7 @@ log = logging.getLogger("inver.transactions")
 SCOPE = "transactions"
 ATTEMPTS = 8
 WAIT_S = 0.01
+BARE = 20_000
 
 
 class Transactions:
@@ -58,6 +59,7 @@ class Transactions:
         self._once = once
         self._hold_ms = hold_ms
         self._formats: dict[Format, Preparing] = {}
+        self._bare: set[str] = set()
 
     def bring(self, table_format: Format, prepare: Preparing) -> None:
         """From now on, requests in the words of this format can be part of a transaction."""
@@ -85,9 +87,11 @@ class Transactions:
 
     def _may_append(self, caller: Caller, intents: Sequence[Intent]) -> bool:
         """Nothing but commits of tables given by id that the caller is known to be allowed."""
-        permitted = self._access.permitted
+        permitted, bare = self._access.permitted, self._bare
         for intent in intents:
-            if type(intent) is not ledger.Append or not permitted(caller, Action.COMMIT, intent.table_id):
+            if type(intent) is not ledger.Append or intent.table_id not in bare:
+                return False
+            if not permitted(caller, Action.COMMIT, intent.table_id):
                 return False
         return True
 
@@ -135,6 +139,10 @@ class Transactions:
                 await plan.add(index, intent)
             except Invalid as error:
                 raise (_placed(error, index) if numbered else error) from None
+        if plan.bare:
+            if len(self._bare) + len(plan.bare) > BARE:
+                self._bare.clear()
+            self._bare.update(plan.bare)
         portions: list[Portion] = []
         for table_format, asked in natives.items():
             try:

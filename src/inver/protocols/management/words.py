@@ -329,12 +329,7 @@ EXAMPLES: dict[str, Any] = {
     "CreateSchema": {"path": ["sales"]},
     "CreateSecret": {"label": "nightly load"},
     "CreateShare": {"name": "partners"},
-    "CreateTable": {
-        "name": "orders",
-        "format": "DELTA",
-        "schema": "id BIGINT, day DATE",
-        "partition_by": ["day"],
-    },
+    "CreateTable": {"name": "orders", "format": "DELTA", "columns": [{"name": "id", "type": "long"}]},
     "CreateToken": {"principal": "etl", "expires_in_s": 86400},
     "GrantShare": {"filters": [{"schema": "sales", "table": "orders", "where": "region = 'EU'"}]},
     "RenameTable": {"to": ["main", "sales", "purchases"]},

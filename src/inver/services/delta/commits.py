@@ -21,7 +21,7 @@ from inver.domain.delta import CommitInfo, CommitSummary
 from inver.domain.grants import Action
 from inver.domain.ledger import Reason, Receipt, Transaction
 from inver.domain.locations import Location
-from inver.domain.tables import Table, is_managed_delta
+from inver.domain.tables import Table, TableKind, is_managed_delta
 from inver.domain.uuids import is_uuid
 from inver.errors import Conflict, Invalid, NotFound, PreconditionFailed
 from inver.ports import FullTable, Store
@@ -320,6 +320,8 @@ class Commits:
         await self._access.require(caller, Action.COMMIT, chain, proposal.table_id)
         require_location(table, proposal.location)
         managed = is_managed_delta(table)
+        if not managed and table.kind is TableKind.MANAGED:
+            raise Invalid("no version 0 of this table was ever written: it has no log", field="table_id")
         if not managed and (proposal.info is not None or proposal.published is not None):
             field = "latest_published_version" if proposal.info is None else "commit_info"
             raise Invalid("the catalog does not manage the commits of this table", field=field)
