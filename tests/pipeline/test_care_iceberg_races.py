@@ -30,6 +30,7 @@ RACE_S = float(os.environ.get("INVER_RACE_S", "0"))
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300 + RACE_S)]
 
 TURNS = 20
+MOST_JOBS = 80
 RACING_JOBS = (Job.COMPACT, Job.PURGE, Job.COMPACT, Job.MANIFESTS)
 RACING: dict[str, Any] = {"min_small_files": 2, "deleted_ratio": 0.001, "min_manifests": 4}
 LATE = "late"
@@ -198,12 +199,16 @@ def _path(table: Table) -> str:
 
 
 def test_a_writer_never_fails_because_of_care(road: Road):
-    """PyIceberg does not try again, so a commit that care gets in the way of would be a failure."""
+    """PyIceberg does not try again, so a commit that care gets in the way of would be a failure.
+
+    Writers may win against every job of a round: there are more until care has done something, too.
+    """
     table = road.house.new().fill(8)
     expected = {id: f"{'abc'[id // 4 % 3]}{id}" for id in range(32)}
     outcomes: Counter[str] = Counter()
     end = time.monotonic() + RACE_S
-    while not outcomes or time.monotonic() < end:
+    while not outcomes[Outcome.DONE] or time.monotonic() < end:
+        assert outcomes[Outcome.DONE] or outcomes.total() < MOST_JOBS, outcomes
         first = 1_000 + 2 * TURNS * len(expected)
         road.writer.start("churn", table.path, first=first, count=TURNS)
         outcomes.update(table.care(job, **RACING).outcome for job in RACING_JOBS)
@@ -211,7 +216,6 @@ def test_a_writer_never_fails_because_of_care(road: Road):
         # Each turn appends its row, changes it, and deletes that of the turn before.
         expected[first + TURNS - 1] = "y"
     print(f"{len(expected) - 32} rounds of {3 * TURNS} commits and more, none failed; care: {outcomes}")
-    assert outcomes[Outcome.DONE] > 0
     assert set(outcomes) <= {Outcome.DONE, Outcome.LOST, Outcome.NOTHING}
     for _ in range(2):
         assert dict(table.sql("SELECT id, name FROM {t}")) == expected
