@@ -6,6 +6,7 @@ import struct
 import uuid
 from datetime import UTC, datetime
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from inver.domain.delta_actions import DeletionVector
 from inver.formats.deletion_vectors import file_of, parse_inline
 from inver.formats.roaring import RowSet
 from tests.fixtures.iceberg_sharing import FIELDS, Ice, IcedTable, ice, names
+from tests.fixtures.server import InverServer
 from tests.fixtures.sharing import DELTA, Guest, Provider, provider
 
 __all__ = ["ice", "provider"]
@@ -61,6 +63,18 @@ def test_versions_are_those_of_the_ledger(ice: Ice):
     assert refused(guest, table, {"version": 4}) == (
         "Provided version(4) is invalid. The latest version of the table is 3."
     )
+
+
+def test_a_folder_that_was_chosen_below_the_root_of_the_catalog(shared_inver: InverServer):
+    """No root for external tables is above it."""
+    root = (Path(shared_inver.home) / "warehouse" / f"own{uuid.uuid4().hex}").as_uri()
+    ice = Ice(Provider(shared_inver, storage_root=root))
+    table = ice.iced(location=f"{root}/mine")
+    table.append("a")
+    guest = table.shared()
+    assert names(queried(guest, table)) == ["a"]
+    assert table.location == f"{root}/mine"
+    ice.close()
 
 
 def test_moments_are_those_of_the_ledger(ice: Ice):

@@ -126,14 +126,7 @@ class Credentials:
             return await self.for_path(caller, url, PathUse.CREATE_TABLE)
 
     async def _current(self, table: Table) -> Location:
-        """Where the table lies, if tables may lie there now: below a configured root, or its schema's own."""
-        try:
-            return self._placement.current(table)
-        except Invalid:
-            location = Location.parse(table.location)
-            if self._placement.is_own(location, *await self._names.home(table)):
-                return location
-            raise
+        return await self._placement.current(table, self._names.home)
 
     async def _vend(self, location: Location, access: StorageAccess) -> Vended:
         return Vended(location.text, access, await self._vendor.vend(location, access))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
 
 from inver.domain.locations import Location
 from inver.domain.securables import Catalog, Schema
 from inver.domain.tables import Table, TableKind
 from inver.domain.uuids import is_uuid
 from inver.errors import Invalid
+
+Home: TypeAlias = Callable[[Table], Awaitable[tuple[Catalog, Schema]]]
+"""What tells the catalog and the schema in which a table stands."""
 
 
 class Placement:
@@ -34,11 +38,20 @@ class Placement:
             raise Invalid("an external table needs a location", field="location")
         return self.external(asked)
 
-    def current(self, table: Table) -> Location:
-        """Where a table lies. The roots may have been narrowed since it was made."""
-        if table.kind is TableKind.EXTERNAL:
+    async def current(self, table: Table, home: Home) -> Location:
+        """Where a table lies, if tables may lie there now: below a configured root, or its schema's own.
+
+        The roots may have been narrowed since it was made.
+        """
+        location = Location.parse(table.location)
+        if table.kind is not TableKind.EXTERNAL:
+            return location
+        try:
             return self.external(table.location)
-        return Location.parse(table.location)
+        except Invalid:
+            if self.is_own(location, *await home(table)):
+                return location
+            raise
 
     def managed(self, table_id: str, catalog: Catalog, schema: Schema) -> Location:
         root = schema.storage_root or catalog.storage_root

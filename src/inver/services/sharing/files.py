@@ -12,7 +12,7 @@ import hashlib
 import hmac
 import re
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
@@ -50,7 +50,7 @@ class Files:
         clock: Clock,
         seal: Seal,
         door: Door,
-        open_table: Callable[[Table], ObjectStore],
+        open_table: Callable[[Table], Awaitable[ObjectStore]],
         lifetime_s: int = LIFETIME_S,
     ) -> None:
         self._store = store
@@ -114,7 +114,7 @@ class Files:
         table = await self._store.table_by_id(table_id)
         if table is None:
             raise Forbidden(_REFUSED)
-        objects = self._open(table)
+        objects = await self._open(table)
         try:
             info = await objects.head(file)
         except Invalid:

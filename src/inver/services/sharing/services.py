@@ -47,7 +47,7 @@ class SharingServices:
     ) -> None:
         rights = Rights(access)
         seal = Seal(store)
-        self.tables = Tables(store, audit, logs, iceberg, placement, open_objects)
+        self.tables = Tables(store, audit, logs, iceberg, names, placement, open_objects)
         self.contents = Contents(store, self.tables)
         self.shares = Shares(store, clock, names, access, rights, self.tables.check_filter)
         self.recipients = Recipients(store, clock, access, rights)

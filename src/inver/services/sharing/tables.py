@@ -21,6 +21,7 @@ from inver.errors import Broken, Forbidden, Invalid, NotFound, Unsupported
 from inver.ports import Commit, ObjectInfo, ObjectStore, SharedTable, Store
 from inver.services.access import missing
 from inver.services.audit import Audit
+from inver.services.names import Names
 from inver.services.placement import Placement
 from inver.services.sharing.door import Guest
 from inver.services.sharing.iceberg import IcebergLogs
@@ -163,6 +164,7 @@ class Tables:
         audit: Audit,
         logs: Logs,
         iceberg: IcebergLogs,
+        names: Names,
         placement: Placement,
         open_objects: Callable[[Location], ObjectStore],
     ) -> None:
@@ -170,13 +172,14 @@ class Tables:
         self._audit = audit
         self._logs = logs
         self._iceberg = iceberg
+        self._names = names
         self._placement = placement
         self._open = open_objects
 
-    def open(self, table: Table) -> ObjectStore:
+    async def open(self, table: Table) -> ObjectStore:
         """Its folder. Where that is, recipients are not told."""
         try:
-            location = self._placement.current(table)
+            location = await self._placement.current(table, self._names.home)
         except Invalid:
             raise Forbidden("the table lies where this server may not read any more") from None
         return self._open(location)
@@ -205,13 +208,13 @@ class Tables:
     async def look(self, guest: Guest, share: str, schema: str, name: str) -> Looked:
         granted, shared, partitions = await self.find(guest, share, schema, name)
         table = shared.table
-        objects = self.open(table)
+        objects = await self.open(table)
         log, times = await self._log(table, objects)
         return Looked(guest, granted, shared, partitions, objects, log, times)
 
     async def check_filter(self, table: Table, text: str) -> None:
         """Whether a partition filter means something to the table as it is now."""
-        log, _ = await self._log(table, self.open(table))
+        log, _ = await self._log(table, await self.open(table))
         head = await log.head(await log.latest())
         partition_filter(text, head.metadata)
 
