@@ -103,6 +103,51 @@ def test_columns_are_those_of_the_log(table):
     ]
 
 
+def test_what_only_the_log_says_of_columns_is_taken_from_it(table):
+    """Not every client of the older dialect sends the metadata of fields."""
+    inner = {"name": "street", "type": "string", "nullable": False, "metadata": {"comment": "no number"}}
+    fields = [
+        {"name": "price", "type": "decimal(10,2)", "nullable": True, "metadata": {"delta.invariants": "{}"}},
+        {
+            "name": "address",
+            "type": {"type": "struct", "fields": [inner]},
+            "nullable": True,
+            "metadata": {"comment": "of the buyer"},
+        },
+    ]
+    bare = {"type": "struct", "fields": [{**inner, "nullable": True, "metadata": {}}]}
+    told: list[dict[str, Any]] = [
+        {"name": "id", "type": "long"},
+        {"name": "price", "type": "decimal(10,2)"},
+        {"name": "address", "type": bare, "metadata": {"pii": "yes"}},
+    ]
+    types = {
+        "id": ("bigint", "LONG"),
+        "price": ("decimal(10,2)", "DECIMAL"),
+        "address": ("struct<street:string>", "STRUCT"),
+    }
+    columns = [
+        {
+            "name": each["name"],
+            "type_text": types[each["name"]][0],
+            "type_name": types[each["name"]][1],
+            "type_json": json.dumps({"nullable": True, "metadata": {}, **each}),
+            "position": position,
+        }
+        for position, each in enumerate(told)
+    ]
+    properties = table.load()["metadata"]["properties"]
+    answer = preview(
+        table,
+        table.stage(1, [metadata(table, *fields)]),
+        metadata={"schema": columns, "properties": {"properties": properties}},
+    )
+    assert answer.status_code == 200, answer.text
+    loaded = table.load()["metadata"]["columns"]["fields"]
+    assert loaded[1] == fields[0]
+    assert loaded[2] == {**fields[1], "metadata": {"pii": "yes", "comment": "of the buyer"}}
+
+
 def test_columns_that_are_the_same_stay_as_they_were_given(table):
     before = table.http.get(f"/tables/{table.name}").json()["columns"]
     assert preview(table, table.stage(1, [metadata(table, description="x")])).status_code == 200
@@ -129,6 +174,22 @@ def test_properties_are_those_of_the_log(table):
     assert preview(table, table.stage(2, [with_property(table, "2")]), metadata=told).status_code == 200
     shown = table.load()["metadata"]["properties"]
     assert (shown["mine"], shown["yours"]) == ("2", "3")
+
+
+def test_properties_of_delta_go_with_the_log(table):
+    def configured(**more: str) -> dict[str, Any]:
+        action = metadata(table)
+        action["metaData"]["configuration"].update(more)
+        return action
+
+    extra = {"delta.appendOnly": "true", "delta.logRetentionDuration": "interval 9 days", "mine": "1"}
+    assert table.commit(table.stage(1, [configured(**extra)])).status_code == 200
+    assert extra.items() <= table.load()["metadata"]["properties"].items()
+    removal = {"action": "remove-properties", "removals": ["delta.appendOnly"]}
+    assert table.commit(table.stage(2, [configured()]), removal).status_code == 200
+    shown = table.load()["metadata"]["properties"]
+    # What is not Delta's may be the catalog's own.
+    assert extra.keys() & shown.keys() == {"mine"}
 
 
 def test_properties_that_the_file_has_otherwise_are_refused(table):

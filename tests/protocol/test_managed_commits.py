@@ -59,6 +59,7 @@ SCHEMAS = [
     '{"type":"array","fields":[]}',
     '{"fields":[]}',
     '{"type":"struct","fields":[{"name":"id","type":"long"},{"name":"ID","type":"long"}]}',
+    '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":5}]}',
 ]
 
 

@@ -47,6 +47,7 @@ def completed(changes: Changes | None, summary: CommitSummary, before: TableDeta
             fields = fields_of_schema(summary.metadata.schema)
         if isinstance(told.columns, bytes):
             _require_same(fields_of_columns(told.columns), fields)
+            found["columns"] = as_written(told.columns, fields)
         elif fields != standing:
             found["columns"] = _encode(fields)
     if CLUSTERING in summary.domains and CLUSTERING not in {*told.set_domains, *told.remove_domains}:
@@ -133,7 +134,8 @@ def _is_of_log(key: str) -> bool:
 def _properties(told: Changes, written: Mapping[str, str], before: Mapping[str, str]) -> dict[str, Any]:
     """What of the file's properties the request leaves out; it may know more of them than the file.
 
-    Whoever tells all of them tells those too without which a table is not managed.
+    Whoever tells all of them tells those too without which a table is not managed. Of Delta's own
+    properties those go that the file has no more.
     """
     whole = isinstance(told.properties, dict)
     said = told.properties if isinstance(told.properties, dict) else told.set_properties
@@ -149,7 +151,13 @@ def _properties(told: Changes, written: Mapping[str, str], before: Mapping[str, 
         for key, value in written.items()
         if key not in said and (key not in _REQUIRED if whole else before.get(key) != value)
     }
-    return {"properties" if whole else "set_properties": {**said, **more}} if more else {}
+    found: dict[str, Any] = {}
+    if more:
+        found["properties" if whole else "set_properties"] = {**said, **more}
+    gone = {key for key in before.keys() - written.keys() - said.keys() if _is_of_log(key)}
+    if gone and not whole:
+        found["remove_properties"] = tuple(gone.union(told.remove_properties))
+    return found
 
 
 def _require_standing(told: Changes, before: Mapping[str, str]) -> None:
@@ -171,7 +179,9 @@ def fields_of_schema(schema: bytes) -> list[dict[str, Any]]:
     except (msgspec.DecodeError, KeyError, TypeError, AttributeError, RecursionError):
         found = [{}]
     names = {each["name"].lower() for each in found if _is_name(each.get("name"))}
-    if len(names) == len(found) and all(isinstance(each["type"], str | dict) for each in found):
+    if len(names) == len(found) and all(
+        isinstance(each["type"], str | dict) and isinstance(each["metadata"], dict) for each in found
+    ):
         return found
     raise Invalid("the commit file has no valid schema", field="metadata.schema")
 
@@ -204,6 +214,21 @@ def _require_same(told: list[dict[str, Any]], written: list[dict[str, Any]]) -> 
         same = False
     if not same:
         raise Invalid("the staged commit has other columns than the request", field="columns")
+
+
+def as_written(columns: bytes, fields: list[dict[str, Any]]) -> bytes:
+    """The columns of a request with the metadata that only the file has of them, also of what is inside."""
+    written = {field["name"].lower(): field for field in fields}
+    found = _decode(columns)
+    for column in found:
+        field = written[column["name"].lower()]
+        text = column.get("type_json")
+        said = _field(_decode(text) if text else column)
+        if isinstance(field["type"], dict):
+            said["type"] = field["type"]
+        said["metadata"] = {**said["metadata"], **field["metadata"]}
+        column.update({"type_json": _encode(said).decode()} if text else said)
+    return _encode(found)
 
 
 def folded(names: Any) -> bytes:

@@ -12,7 +12,7 @@ from inver.domain.delta import CommitInfo, CommitSummary, DeltaHead
 from inver.domain.names import check_name
 from inver.domain.tables import Table
 from inver.errors import Invalid
-from inver.services.delta.agreement import fields_of_columns, fields_of_schema, folded, shape
+from inver.services.delta.agreement import as_written, fields_of_columns, fields_of_schema, folded, shape
 from inver.services.delta.changing import check_first_uniform, check_partitions, column_names
 from inver.services.delta.types import NewTable
 
@@ -144,7 +144,7 @@ def _first_columns(new: NewTable, summary: CommitSummary) -> bytes:
         same = False
     if not same:
         raise Invalid("the columns differ from those of version 0", field="columns")
-    return new.columns
+    return as_written(new.columns, fields)
 
 
 def _types(fields: Sequence[Mapping[str, Any]]) -> list[tuple[str, Any]]:
