@@ -55,6 +55,33 @@ def test_what_one_loses_none_wins(trio: Trio, loser: int) -> None:
         assert "Requirement failed" in answer.json()["detail"]
 
 
+@pytest.mark.parametrize("refused", [0, 1, 2])
+def test_no_version_is_made_past_its_format(trio: Trio, refused: int) -> None:
+    """It would be one of which readers find nothing; whatever goes with it is refused, too."""
+    trio.transact(*trio.step(1)).raise_for_status()
+    named = [
+        trio.delta.name.split("."),
+        [trio.lake.catalog, "ns", "t"],
+        trio.lance.id("t"),
+    ][refused]
+    words = ["delta-commit", "iceberg-commit", "lance"][refused]
+    catalog, schema, name = named
+    table_id = trio.server.call("GET", f"/catalogs/{catalog}/schemas/{schema}/tables/{name}").json()["id"]
+    others = trio.step(2)
+    del others[refused]
+    for table in ({"name": named}, {"id": table_id}):
+        for past in (
+            {"op": "commit", "table": table, "version": 2, "token": "x"},
+            {"op": "create-branch", "table": table, "branch": "b", "version": 1},
+        ):
+            answer = trio.transact(*others, past)
+            assert (answer.status_code, answer.json()["field"]) == (400, "operations[2].table"), answer.text
+            assert answer.json()["fix"] == f"send {words} instead"
+    assert trio.versions() == (1, 1, 1)
+    trio.transact(*trio.step(2)).raise_for_status()
+    assert trio.versions() == (2, 2, 2)
+
+
 def test_a_commit_that_requires_nothing_of_what_changed_is_made_again(trio: Trio) -> None:
     trio.transact(*trio.step(1)).raise_for_status()
     with ThreadPoolExecutor(8) as pool:
