@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from inver.domain.locations import Location
 from inver.errors import Broken, Invalid, Unavailable
 from inver.server.services import Services
 from inver.services import intents as ask
-from inver.services.delta.publishing import AT_ONCE, SLOW
+from inver.services.delta.publishing import AT_ONCE, ROUNDS, SLOW
 from inver.services.doctor import Status
 from inver.services.names import TableRef
 from inver.storage.local import LocalStore
@@ -133,6 +134,31 @@ async def test_storage_that_fails_for_a_while_delays_its_tables_alone(
             await until(lambda: not any(each.id in services.publishing._setbacks for each in failing))
     assert "no space left on device" in caplog.text
     assert failing[0].id in caplog.text
+
+
+async def test_writers_have_their_time_to_publish(lake: Lake):
+    publishing = lake.services.publishing
+    await lake.propose(lake.stage(2))
+    assert [publishing._ripe(0.0) for _ in range(ROUNDS)] == [{}] * ROUNDS
+    assert publishing._ripe(0.0) == {lake.id: 2}
+    assert publishing._ripe(0.0) == {}
+
+
+async def test_what_writers_publish_themselves_is_left_alone(lake: Lake):
+    publishing = lake.services.publishing
+    await publishing.publish(lake.id)
+    infos = [lake.stage(version) for version in (2, 3, 4)]
+    await lake.propose(infos[0])
+    ripe = [publishing._ripe(0.0)]
+    for before, info in pairwise(infos):
+        lake.publish(before)
+        await lake.propose(info, published=before.version)
+        # Sent again, it is older than what waits.
+        await lake.propose(before)
+        ripe.append(publishing._ripe(0.0))
+    assert await marked(lake) == 3
+    ripe += [publishing._ripe(0.0) for _ in range(ROUNDS)]
+    assert [each for each in ripe if each] == [{lake.id: 4}]
 
 
 async def test_what_was_published_before_a_failure_is_marked(lake: Lake):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from io import BytesIO
 from typing import Annotated, Literal
 
@@ -85,7 +85,18 @@ def summarize(data: bytes) -> CommitSummary:
     domains: dict[str, str | None] = {}
     adds: list[Add] = []
     removes: list[Remove] = []
-    for number, action in _actions(data):
+    plain = data.isascii()
+    for number, line in enumerate(_lines(data), start=1):
+        if not line or (line[0] != _OPENING and line.isspace()):
+            continue
+        try:
+            # What is passed over is not looked at by the decoder.
+            action = _decode(line if plain else line.decode())
+        except (UnicodeDecodeError, msgspec.DecodeError, RecursionError) as error:
+            raise _unreadable(number, error) from None
+        if _fields(action).count(None) < _OTHERS:
+            # Of such a line every reader would pick the action it looks for first.
+            raise _wrong(number, "more than one action")
         first = first or action
         if action.add is not None:
             adds.append(action.add)
@@ -108,7 +119,8 @@ def summarize(data: bytes) -> CommitSummary:
             domains[domain.domain] = None if domain.removed else domain.configuration or ""
     if first is None:
         raise Invalid("the commit file has no action", field="commit")
-    _refuse_nul("operation", operation or "")
+    if operation and "\0" in operation:
+        raise _nul("operation")
     return CommitSummary(
         timestamp=None if first.commitInfo is None else first.commitInfo.inCommitTimestamp,
         operation=operation and operation[:MAX_OPERATION],
@@ -119,24 +131,14 @@ def summarize(data: bytes) -> CommitSummary:
     )
 
 
-def _actions(data: bytes) -> Iterator[tuple[int, _Action]]:
-    plain = data.isascii()
-    lines: Iterable[bytes] = data.split(b"\n") if len(data) <= _AT_ONCE else BytesIO(data)
-    for number, line in enumerate(lines, start=1):
-        if line and (line[0] == _OPENING or not line.isspace()):
-            try:
-                if not plain:
-                    # What is passed over is not looked at by the decoder.
-                    line.decode()
-                action = _decode(line)
-            except UnicodeDecodeError:
-                raise _wrong(number, "bytes that are not UTF-8") from None
-            except (msgspec.DecodeError, RecursionError) as error:
-                raise _wrong(number, f"no Delta action: {error}") from None
-            if _fields(action).count(None) < _OTHERS:
-                # Of such a line every reader would pick the action it looks for first.
-                raise _wrong(number, "more than one action")
-            yield number, action
+def _lines(data: bytes) -> Iterable[bytes]:
+    return data.split(b"\n") if len(data) <= _AT_ONCE else BytesIO(data)
+
+
+def _unreadable(number: int, error: Exception) -> Invalid:
+    if isinstance(error, UnicodeDecodeError):
+        return _wrong(number, "bytes that are not UTF-8")
+    return _wrong(number, f"no Delta action: {error}")
 
 
 def _protocol(action: _Protocol) -> Protocol:

@@ -55,10 +55,10 @@ class LoadedTables:
                 self._written.clear()
             self._written[table.id] = snapshot.definition, metadata, uniform
         if tail is None:
-            return b'{"metadata":%b,"updated-time":%d}%b}' % (metadata, table.updated_at, uniform)
+            return b'{"metadata":%b,"updated-time":%d}%b}' % (metadata, snapshot.updated_at, uniform)
         return b'{"metadata":%b,"updated-time":%d},"commits":%b,"latest-table-version":%d%b%b}' % (
             metadata,
-            table.updated_at,
+            snapshot.updated_at,
             _kebab(tail.commits),
             tail.latest,
             uniform,

@@ -158,16 +158,15 @@ class DeltaRoutes:
         asks = caller(request)
         body = decode(request, _update)
         proposal = plain_proposal(body)
-        if proposal is None or not self._delta.is_known_as(asks, proposal.table_id, request.args):
+        proposed = None if proposal is None else self._delta.propose_to(asks, request.args, proposal)
+        if proposal is None or proposed is None:
             return self._updated(request, asks, read_update(body))
-        if not self._delta.follows(proposal):
-            return self._proposed(asks, proposal)
 
         def finish(receipt: Receipt | None) -> Response | Awaitable[Response]:
             after = self._delta.followed(asks, proposal, receipt)
             return self._changed(asks, proposal.table_id) if after is None else self._answer(after)
 
-        return then(self._delta.propose(asks, proposal), finish)
+        return then(proposed, finish)
 
     async def _updated(self, request: Request, asks: Caller, update: Updating) -> Response:
         try:

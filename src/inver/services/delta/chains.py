@@ -9,10 +9,13 @@ nobody else's commit comes between.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 import msgspec
 
 from inver.domain.ledger import Receipt
+from inver.domain.principals import Principal
+from inver.services.context import Caller
 from inver.services.delta.types import Snapshot, Tail
 
 CHAINS = 4_096
@@ -23,11 +26,15 @@ _raws = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 class _Chain:
-    __slots__ = ("commits", "snapshot")
+    """`keeper` is somebody who may maintain the table: what a principal may do is fixed with its epoch."""
 
-    def __init__(self, snapshot: Snapshot, commits: deque[bytes]) -> None:
+    __slots__ = ("commits", "keeper", "snapshot", "version")
+
+    def __init__(self, snapshot: Snapshot, commits: deque[bytes], version: int) -> None:
         self.snapshot = snapshot
         self.commits = commits
+        self.version = version
+        self.keeper: Principal | None = None
 
 
 class Chains:
@@ -42,20 +49,23 @@ class Chains:
             return
         if len(self._chains) >= CHAINS:
             self._chains.clear()
-        self._chains[snapshot.table.id] = _Chain(snapshot, commits)
+        self._chains[snapshot.table.id] = _Chain(snapshot, commits, snapshot.tail.latest)
 
-    def expects(self, table_id: str, version: int) -> bool:
-        chain = self._chains.get(table_id)
-        return chain is not None and chain.snapshot.table.version == version - 1
-
-    def extend(self, table_id: str, payload: bytes, receipt: Receipt) -> Snapshot | None:
+    def extend(
+        self,
+        table_id: str,
+        payload: bytes,
+        receipt: Receipt,
+        caller: Caller,
+        maintains: Callable[[Caller, str], bool],
+    ) -> Snapshot | None:
         """The table after this commit; None when more has happened to it than that."""
         chain = self._chains.get(table_id)
         if chain is None:
             return None
-        before, version, published = chain.snapshot, receipt.results[0].version, receipt.published
-        table, commits = before.table, chain.commits
-        if published is None or version != table.version + 1 or receipt.etag != table.etag:
+        before, commits = chain.snapshot, chain.commits
+        version, published = receipt.results[0].version, receipt.published
+        if published is None or version != chain.version + 1 or receipt.etag != before.table.etag:
             del self._chains[table_id]
             return None
         commits.appendleft(payload)
@@ -65,9 +75,9 @@ class Chains:
             return None
         while len(commits) > waiting:
             commits.pop()
-        chain.snapshot = after = Snapshot(
-            msgspec.structs.replace(table, version=version, updated_at=receipt.at),
-            before.definition,
-            Tail(b"[%b]" % b",".join(commits), version),
-        )
-        return after
+        chain.version = version
+        maintained = chain.keeper is caller.principal or maintains(caller, table_id)
+        if maintained:
+            chain.keeper = caller.principal
+        tail = Tail(b"[%b]" % b",".join(commits), version)
+        return Snapshot(before.table, before.definition, tail, maintained, receipt.at)

@@ -68,13 +68,20 @@ class Commits:
         self._altering = Altering(store, clock, self._table)
         self.repeats = Repeats(store, access)
 
-    def propose(self, caller: Caller, proposal: Proposal) -> Awaitable[Receipt | None]:
-        """A commit, a notice of published versions, or both."""
+    def propose(
+        self, caller: Caller, proposal: Proposal, permitted: bool = False
+    ) -> Awaitable[Receipt | None]:
+        """A commit, a notice of published versions, or both.
+
+        `permitted` says that the caller was just seen to have the right to commit.
+        """
         info, published = proposal.info, proposal.published
         if info is None and published is None and proposal.changes is None:
             raise Invalid("neither a commit nor a published version is given", field="commit_info")
-        if self._places.known(proposal.table_id) is None:
+        place = self._places.known(proposal.table_id)
+        if place is None:
             proposal = msgspec.structs.replace(proposal, table_id=check_table_id(proposal.table_id))
+            place = self._places.known(proposal.table_id)
         if info is not None:
             delta.check_commit_info(info)
         if published is not None and published < 0:
@@ -83,8 +90,7 @@ class Commits:
             return self._altering.alter(caller, proposal)
         if info is None:
             return self._notice(caller, proposal)
-        place = self._known_place(caller, proposal, info)
-        if place is None:
+        if place is None or not self._is_short(caller, proposal, info, place, permitted):
             return self._commit(caller, proposal, info)
         table_id = proposal.table_id
         newest = self._newest.get(table_id)
@@ -101,17 +107,18 @@ class Commits:
 
     # --- the short way: nothing of the table is read but the staged file ---
 
-    def _known_place(self, caller: Caller, proposal: Proposal, info: CommitInfo) -> Place | None:
-        """Where the table lies, if all that this commit depends on is the version; None says nothing."""
+    def _is_short(
+        self, caller: Caller, proposal: Proposal, info: CommitInfo, place: Place, permitted: bool
+    ) -> bool:
+        """Whether all that this commit depends on is the version; False says nothing."""
         if proposal.changes is not None or proposal.uniform is not None or proposal.expect_etag is not None:
-            return None
+            return False
         if proposal.published is not None and proposal.published >= info.version:
-            return None
-        place = self._places.known(proposal.table_id)
+            return False
         # The right comes first: what is wrong with the location is nobody else's business.
-        if place is None or self._access.permitted(caller, Action.COMMIT, proposal.table_id) is None:
-            return None
-        return place if place.is_at(proposal.location) else None
+        if not permitted and self._access.permitted(caller, Action.COMMIT, proposal.table_id) is None:
+            return False
+        return place.is_at(proposal.location)
 
     def _verified(
         self, caller: Caller, proposal: Proposal, info: CommitInfo, place: Place
@@ -224,7 +231,7 @@ class Commits:
         """A proposal is decided: what follows from it. `marked` is how far the ledger knows the log to go."""
         table_id, publishing = proposal.table_id, self._publishing
         self._learn(table_id, info.version)
-        publishing.soon(table_id)
+        publishing.soon(table_id, info.version)
         if marked is not None:
             publishing.marked(table_id, marked)
         if proposal.published and (marked is None or marked < proposal.published):

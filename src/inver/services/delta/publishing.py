@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from time import monotonic
@@ -28,6 +29,8 @@ log = logging.getLogger("inver.publishing")
 SCAN_S = 30.0
 SCAN_LIMIT = 1_000
 LOOK_S = 0.1
+ROUNDS = 2
+"""The time that writers have is told in so many rounds."""
 AT_ONCE = 16
 """Tables that are published side by side; within a table the order is that of its versions."""
 HOLD_UP_S = 2.0
@@ -61,7 +64,9 @@ class Publishing:
         self._delay_s = delay_s
         self._setbacks = Setbacks()
         self._slow: dict[str, asyncio.Task[None]] = {}
-        self._waiting: dict[str, None] = {}
+        # What was committed since the last round, and in each of the rounds before.
+        self._fresh: dict[str, int] = {}
+        self._older: deque[dict[str, int]] = deque({} for _ in range(ROUNDS))
         self._scanned = ""
         self._told: dict[str, int] = {}
         self._contents: dict[tuple[str, int], bytes] = {}
@@ -69,9 +74,10 @@ class Publishing:
         self.published = 0
         self.failed = 0
 
-    def soon(self, table_id: str) -> None:
+    def soon(self, table_id: str, version: int) -> None:
         """There is something to publish, unless its writer does."""
-        self._waiting[table_id] = None
+        if self._fresh.get(table_id, -1) < version:
+            self._fresh[table_id] = version
 
     def keep(self, table_id: str, version: int, data: bytes) -> None:
         """The staged file of a ratified commit need not be read again, if it is small."""
@@ -96,7 +102,7 @@ class Publishing:
         return seen if seen > marked else None
 
     def told(self, table_id: str, version: int) -> None:
-        """A writer says that it has published up to this version: we look before we believe."""
+        """The log is to go up to this version, as its writer says it does: we look before we believe."""
         if self._told.get(table_id, -1) < version:
             self._told[table_id] = version
 
@@ -131,14 +137,24 @@ class Publishing:
         while True:
             now = monotonic()
             if now >= next_scan:
-                next_scan = now if await self._scan() else now + SCAN_S
-            due, self._told = self._told, {}
+                for table_id in await self._scan():
+                    self.told(table_id, LAST_VERSION)
+                next_scan = now if self._scanned else now + SCAN_S
             if now >= next_round:
-                waiting, self._waiting = self._waiting, {}
-                due.update(dict.fromkeys((*waiting, *self._setbacks.due(now)), LAST_VERSION))
-                next_round = now + self._delay_s
+                for table_id, version in self._ripe(now).items():
+                    self.told(table_id, version)
+                next_round = now + self._delay_s / ROUNDS
+            due, self._told = self._told, {}
             await self._publish_all(due, now)
             await asyncio.sleep(min(LOOK_S, self._delay_s))
+
+    def _ripe(self, now: float) -> dict[str, int]:
+        """What its writers had the time to publish, and have not; and what failed a while ago."""
+        self._older.append(self._fresh)
+        self._fresh = {}
+        marked, waited = self._marked, self._older.popleft()
+        found = {each: version for each, version in waited.items() if marked.get(each, -1) < version}
+        return found | dict.fromkeys(self._setbacks.due(now), LAST_VERSION)
 
     async def publish(self, table_id: str, last: int = LAST_VERSION) -> None:
         """Bring the log up to this version, or to the last ratified one."""
@@ -255,13 +271,14 @@ class Publishing:
         known = self._contents.get((table_id, commit.version))
         return delta.staged_name(commit.file_name) if known is None else known
 
-    async def _scan(self) -> bool:
-        """Whether there may be more: tables that cannot be published must not stand before the others."""
+    async def _scan(self) -> list[str]:
+        """What others left behind, some tables at a time: those that fail must not stand before the rest."""
         try:
             found = await self._store.unpublished(SCAN_LIMIT, after=self._scanned)
         except Exception:
             log.exception("unpublished tables could not be listed")
-            return False
-        self._waiting.update(dict.fromkeys(found))
+            self._scanned = ""
+            return []
         self._scanned = found[-1] if len(found) == SCAN_LIMIT else ""
-        return self._scanned != ""
+        own = set(self._fresh).union(*self._older)
+        return [table_id for table_id in found if table_id not in own]

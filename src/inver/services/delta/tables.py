@@ -226,23 +226,12 @@ class DeltaTables:
         self._chains.begin(snapshot)
         return snapshot
 
-    def follows(self, proposal: Proposal) -> bool:
-        """Whether the table after this commit will be known without a look; it seldom is not, then."""
-        info = proposal.info
-        return (
-            info is not None
-            and proposal.uniform is None
-            and self._chains.expects(proposal.table_id, info.version)
-        )
-
     def followed(self, caller: Caller, proposal: Proposal, receipt: Receipt | None) -> Snapshot | None:
         """The table as this commit left it; None when it must be looked at."""
         if receipt is None or receipt.replayed or proposal.info is None:
             return None
-        after = self._chains.extend(proposal.table_id, _encode(proposal.info), receipt)
-        if after is None or not self._access.permitted(caller, Action.MAINTAIN, proposal.table_id):
-            return after
-        return msgspec.structs.replace(after, maintained=True)
+        payload = _encode(proposal.info)
+        return self._chains.extend(proposal.table_id, payload, receipt, caller, self._maintains)
 
     async def tail(
         self, caller: Caller, table_id: str, location: str | None, first: int, last: int | None
@@ -263,18 +252,22 @@ class DeltaTables:
             return Tail(b"[]", -1)
         return Tail(found.commits, found.table.version)
 
-    def is_known_as(self, caller: Caller, table_id: str, name: tuple[str, ...]) -> bool:
-        """Whether a table that the caller may commit to has this name; False says nothing.
-
-        It holds in the caller's epoch, which the decision about a commit compares with its own.
-        """
-        chain = self._access.permitted(caller, Action.COMMIT, table_id)
-        return chain is not None and (chain[0].name == name or path_key(chain[0].name) == path_key(name))
-
     # --- writing ---
 
     def propose(self, caller: Caller, proposal: Proposal) -> Awaitable[Receipt | None]:
         return self._commits.propose(caller, proposal)
+
+    def propose_to(
+        self, caller: Caller, name: tuple[str, ...], proposal: Proposal
+    ) -> Awaitable[Receipt | None] | None:
+        """The same for the table of this name; None unless that is known to be the one of the proposal.
+
+        It holds in the caller's epoch, which the decision about a commit compares with its own.
+        """
+        chain = self._access.permitted(caller, Action.COMMIT, proposal.table_id)
+        if chain is None or (chain[0].name != name and path_key(chain[0].name) != path_key(name)):
+            return None
+        return self._commits.propose(caller, proposal, permitted=True)
 
     async def has_happened(self, caller: Caller, table_id: str, info: CommitInfo) -> bool:
         """Whether a commit is one of the ledger's, whatever its table is called by now."""
@@ -344,13 +337,16 @@ class DeltaTables:
     async def _may_maintain(self, caller: Caller, table: Table) -> bool:
         if not is_managed_delta(table):
             return False
-        if self._access.permitted(caller, Action.MAINTAIN, table.id):
+        if self._maintains(caller, table.id):
             return True
         if self._access.permitted(caller, Action.LOAD, table.id):
             # Every fact is at hand, so it is not the lack of one that has spoken.
             return False
         chain = await self._access.table_chain(caller, table)
         return await self._access.permits(caller, Action.MAINTAIN, chain)
+
+    def _maintains(self, caller: Caller, table_id: str) -> bool:
+        return self._access.permitted(caller, Action.MAINTAIN, table_id) is not None
 
     async def _snapshot(self, found: LogTail, maintained: bool) -> Snapshot:
         for _ in range(TRIES):
@@ -360,7 +356,7 @@ class DeltaTables:
                 self._remember(found.table.id, definition)
             if definition.is_of(found.table):
                 tail = Tail(found.commits, found.table.version) if definition.head.managed else None
-                return Snapshot(found.table, definition, tail, maintained)
+                return Snapshot(found.table, definition, tail, maintained, found.table.updated_at)
             again = await self._store.tail(found.table.id, 0, LAST_VERSION)
             if again is None:
                 raise missing("table", found.table.name)

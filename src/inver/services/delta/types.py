@@ -110,13 +110,15 @@ class Snapshot(msgspec.Struct, frozen=True):
     """A table for its readers. `tail` is None when the catalog does not manage it.
 
     `maintained` says that who asks may maintain the table. The definition is the same object until it
-    changes, so what is made of it can be kept with it.
+    changes, so what is made of it can be kept with it. `table` may be as old as that: which version it
+    has is for `tail` to say, and when it changed last for `updated_at`.
     """
 
     table: Table
     definition: Definition
     tail: Tail | None
-    maintained: bool = False
+    maintained: bool
+    updated_at: int
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
