@@ -159,7 +159,7 @@ CPU_BOUNDS = {
     **{f"sqlite-{part}": 98.0 for part in ("unity", "unity-v1", "unity-commits", "unity-load")},
     **{f"postgres-{part}": 77.0 for part in ("unity", "unity-v1", "unity-commits", "unity-load")},
 }
-PGBENCH_BOUNDS = {"postgres": 2.0, "postgres-unity": 1.5}
+PGBENCH_BOUNDS = {"postgres": 2.0, "postgres-unity": 1.5, "postgres-unity-v1": 1.5}
 AT = 32
 # By request and connections: how many times as many per second as Iceberg's reference server.
 ICEBERG_BOUNDS = {
