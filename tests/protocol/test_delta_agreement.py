@@ -107,7 +107,7 @@ def test_what_only_the_log_says_of_columns_is_taken_from_it(table):
     """Not every client of the older dialect sends the metadata of fields."""
     inner = {"name": "street", "type": "string", "nullable": False, "metadata": {"comment": "no number"}}
     fields = [
-        {"name": "price", "type": "decimal(10,2)", "nullable": True, "metadata": {"delta.invariants": "{}"}},
+        {"name": "price", "type": "decimal(10,2)", "nullable": False, "metadata": {"delta.invariants": "{}"}},
         {
             "name": "address",
             "type": {"type": "struct", "fields": [inner]},
@@ -146,6 +146,8 @@ def test_what_only_the_log_says_of_columns_is_taken_from_it(table):
     loaded = table.load()["metadata"]["columns"]["fields"]
     assert loaded[1] == fields[0]
     assert loaded[2] == {**fields[1], "metadata": {"pii": "yes", "comment": "of the buyer"}}
+    shown = table.http.get(f"/tables/{table.name}").json()["columns"]
+    assert [column["nullable"] for column in shown] == [True, False, True]
 
 
 def test_columns_that_are_the_same_stay_as_they_were_given(table):

@@ -60,6 +60,7 @@ SCHEMAS = [
     '{"fields":[]}',
     '{"type":"struct","fields":[{"name":"id","type":"long"},{"name":"ID","type":"long"}]}',
     '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":5}]}',
+    '{"type":"struct","fields":[{"name":"id","type":"long","nullable":"no","metadata":{}}]}',
 ]
 
 

@@ -569,7 +569,7 @@ def test_metadata_changes_with_a_commit_in_every_form(place: Place) -> None:
     table = place.table("t")
     name = f"{place.schema}.t"
     kept = properties(table)
-    flat = {
+    flat: dict[str, Any] = {
         "id": NOBODY,
         "name": "t",
         "description": "flat",
@@ -582,8 +582,8 @@ def test_metadata_changes_with_a_commit_in_every_form(place: Place) -> None:
         "properties": {**kept, "mine": "1"},
         "created_time": 1804067300000,
     }
-    at = {"type_json": '{"name":"at","type":"timestamp","nullable":true,"metadata":{}}'}
-    place.post("/delta/commit", {**metadata_commit(table, 1, fields=(ID, at)), "metadata": flat})
+    fields = [{"type_json": json.dumps({**field, "metadata": {}})} for field in flat["schema"]]
+    place.post("/delta/commit", {**metadata_commit(table, 1, fields=fields), "metadata": flat})
     shown = place.get(f"/tables/{name}")
     assert shown["comment"] == "flat"
     assert [column["type_text"] for column in shown["columns"]] == ["bigint", "timestamp"]

@@ -179,11 +179,14 @@ def fields_of_schema(schema: bytes) -> list[dict[str, Any]]:
     except (msgspec.DecodeError, KeyError, TypeError, AttributeError, RecursionError):
         found = [{}]
     names = {each["name"].lower() for each in found if _is_name(each.get("name"))}
-    if len(names) == len(found) and all(
-        isinstance(each["type"], str | dict) and isinstance(each["metadata"], dict) for each in found
-    ):
+    if len(names) == len(found) and all(map(_is_valid, found)):
         return found
     raise Invalid("the commit file has no valid schema", field="metadata.schema")
+
+
+def _is_valid(field: dict[str, Any]) -> bool:
+    kinds = {"type": str | dict, "nullable": bool, "metadata": dict}
+    return all(isinstance(field[key], kind) for key, kind in kinds.items())
 
 
 def _is_name(given: object) -> bool:
@@ -217,7 +220,7 @@ def _require_same(told: list[dict[str, Any]], written: list[dict[str, Any]]) -> 
 
 
 def as_written(columns: bytes, fields: list[dict[str, Any]]) -> bytes:
-    """The columns of a request with the metadata that only the file has of them, also of what is inside."""
+    """The columns of a request with what only the file says of them, also of what is inside."""
     written = {field["name"].lower(): field for field in fields}
     found = _decode(columns)
     for column in found:
@@ -227,6 +230,7 @@ def as_written(columns: bytes, fields: list[dict[str, Any]]) -> bytes:
         if isinstance(field["type"], dict):
             said["type"] = field["type"]
         said["metadata"] = {**said["metadata"], **field["metadata"]}
+        said["nullable"] = column["nullable"] = field["nullable"]
         column.update({"type_json": _encode(said).decode()} if text else said)
     return _encode(found)
 
