@@ -119,6 +119,25 @@ async def test_tables_whose_storage_does_not_answer_hold_up_nobody(
             await until_marked(each, 1)
 
 
+async def test_what_is_committed_while_a_table_is_slow_follows_at_once(
+    book: Book, tmp_path: Path, services: Services, trouble: Trouble, monkeypatch: pytest.MonkeyPatch
+):
+    [lake] = await lakes(book, tmp_path, services, 1)
+    trouble.silent = {lake.id}
+    async with publishing(services):
+        await until(lambda: lake.id in services.publishing._slow)
+        # No look at the whole database finds it.
+        monkeypatch.setattr(services.publishing, "_scan", nothing)
+        await lake.propose(lake.stage(2))
+        await until(lambda: lake.id in services.publishing._told)
+        trouble.over.set()
+        await until_marked(lake, 2)
+
+
+async def nothing() -> list[str]:
+    return []
+
+
 async def test_storage_that_fails_for_a_while_delays_its_tables_alone(
     book: Book, tmp_path: Path, services: Services, trouble: Trouble, caplog: pytest.LogCaptureFixture
 ):
