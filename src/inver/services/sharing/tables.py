@@ -180,7 +180,7 @@ class Tables:
         """Its folder. Where that is, recipients are not told."""
         try:
             location = await self._placement.current(table, self._names.home)
-        except Invalid:
+        except (Invalid, NotFound):
             raise Forbidden("the table lies where this server may not read any more") from None
         return self._open(location)
 
