@@ -12,7 +12,12 @@ import pytest
 from tests.fixtures.delta import DeltaTable, add_file, new_schema, new_table, unity
 from tests.fixtures.server import InverServer
 
-FIELD = {"name": "price", "type": "decimal(10,2)", "nullable": True, "metadata": {"comment": "in euro"}}
+FIELD: dict[str, Any] = {
+    "name": "price",
+    "type": "decimal(10,2)",
+    "nullable": True,
+    "metadata": {"comment": "in euro"},
+}
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +155,64 @@ def test_what_only_the_log_says_of_columns_is_taken_from_it(table):
     assert [column["nullable"] for column in shown] == [True, False, True]
 
 
+ARRAY: dict[str, Any] = {
+    "name": "parts",
+    "type": {"type": "array", "element-type": "long", "contains-null": True},
+    "nullable": True,
+    "metadata": {},
+}
+
+
+def set_columns(table: DeltaTable, *fields: dict[str, Any]) -> dict[str, Any]:
+    return {"action": "set-columns", "columns": {"type": "struct", "fields": [*table.fields, *fields]}}
+
+
+@pytest.mark.parametrize("wrong", [{"elementType": "LONG"}, {"containsNull": "yes"}])
+def test_a_nested_type_that_is_none_of_delta_is_refused(table, wrong):
+    kind = {"type": "array", "elementType": "long", "containsNull": True, **wrong}
+    staged = table.stage(1, [metadata(table, {**ARRAY, "type": kind})])
+    answer = table.commit(staged, set_columns(table, ARRAY))
+    assert error(answer) == (400, "InvalidParameterValueException"), answer.text
+    assert "metadata.schema" in answer.text
+    assert table.load()["latest-table-version"] == 0
+
+
+@pytest.mark.parametrize("empty", [{"containsNull": None}, {}])
+def test_what_a_nested_type_leaves_out_may_be_null(table, empty):
+    staged = table.stage(
+        1, [metadata(table, {**ARRAY, "type": {"type": "array", "elementType": "long", **empty}})]
+    )
+    assert table.commit(staged, set_columns(table, ARRAY)).status_code == 200
+    assert table.load()["metadata"]["columns"]["fields"][1] == ARRAY
+
+
+def test_a_nested_field_without_metadata_has_none(table):
+    inner = {"name": "s", "type": "long", "nullable": True, "metadata": {}}
+    written = {"type": "struct", "fields": [{**inner, "metadata": None}]}
+    told = {**ARRAY, "type": {**ARRAY["type"], "element-type": {**written, "fields": [inner]}}}
+    kind = {"type": "array", "elementType": written, "containsNull": True}
+    staged = table.stage(1, [metadata(table, {**ARRAY, "type": kind})])
+    assert table.commit(staged, set_columns(table, told)).status_code == 200
+    assert table.load()["metadata"]["columns"]["fields"][1] == told
+
+
+@pytest.mark.parametrize("told", [{}, {"comment": "in dollar"}])
+def test_the_comment_of_a_column_is_that_of_the_log(table, told):
+    staged = table.stage(1, [metadata(table, FIELD)])
+    assert table.commit(staged, set_columns(table, {**FIELD, "metadata": told})).status_code == 200
+    assert table.load()["metadata"]["columns"]["fields"][1] == FIELD
+    shown = table.http.get(f"/tables/{table.name}").json()["columns"][1]
+    assert shown["comment"] == "in euro"
+
+
+def test_what_delta_reads_of_a_column_is_what_the_log_says(table):
+    told = {**FIELD, "metadata": {"delta.generationExpression": "id + 1", "pii": "no"}}
+    staged = table.stage(1, [metadata(table, FIELD)])
+    assert table.commit(staged, set_columns(table, told)).status_code == 200
+    loaded = table.load()["metadata"]["columns"]["fields"][1]
+    assert loaded["metadata"] == {**FIELD["metadata"], "pii": "no"}
+
+
 def test_columns_that_are_the_same_stay_as_they_were_given(table):
     before = table.http.get(f"/tables/{table.name}").json()["columns"]
     assert preview(table, table.stage(1, [metadata(table, description="x")])).status_code == 200
@@ -161,9 +224,9 @@ def test_partitions_are_those_of_the_log(table):
     assert table.load()["metadata"]["partition-columns"] == ["id"]
 
 
-def with_property(table: DeltaTable, value: str) -> dict[str, Any]:
+def with_property(table: DeltaTable, value: str, key: str = "mine") -> dict[str, Any]:
     action = metadata(table)
-    action["metaData"]["configuration"]["mine"] = value
+    action["metaData"]["configuration"][key] = value
     return action
 
 
@@ -192,6 +255,22 @@ def test_properties_of_delta_go_with_the_log(table):
     shown = table.load()["metadata"]["properties"]
     # What is not Delta's may be the catalog's own.
     assert extra.keys() & shown.keys() == {"mine"}
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_property_that_the_log_has_dropped_is_not_told_again(table, whole):
+    assert table.commit(table.stage(1, [with_property(table, "true", "delta.appendOnly")])).status_code == 200
+    before = table.load()
+    staged = table.stage(2, [metadata(table)])
+    if whole:
+        told = {"properties": {"properties": before["metadata"]["properties"]}}
+        answer = preview(table, staged, metadata=told)
+    else:
+        update = {"action": "set-properties", "updates": {"delta.appendOnly": "true"}}
+        answer = table.commit(staged, update)
+    assert answer.status_code == 400
+    assert "delta.appendOnly" in answer.text
+    assert table.load() == before
 
 
 def test_properties_that_the_file_has_otherwise_are_refused(table):

@@ -61,10 +61,13 @@ SCHEMAS = [
     '{"type":"struct","fields":[{"name":"id","type":"long"},{"name":"ID","type":"long"}]}',
     '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":5}]}',
     '{"type":"struct","fields":[{"name":"id","type":"long","nullable":"no","metadata":{}}]}',
+    # One that a decoder takes, but not another that is called from deeper inside.
+    '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{"x":%s}}]}'
+    % ("[" * 960 + "]" * 960),
 ]
 
 
-@pytest.mark.parametrize("schema", SCHEMAS)
+@pytest.mark.parametrize("schema", SCHEMAS, ids=range(len(SCHEMAS)))
 def test_a_schema_is_a_struct_of_different_columns(place: Place, schema: str) -> None:
     staged = place.staged("t")
     first = first_actions(staged)

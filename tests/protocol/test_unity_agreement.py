@@ -156,7 +156,7 @@ def test_columns_that_version_0_has_not_are_refused(place: Place) -> None:
 def test_iceberg_metadata_of_a_new_table_is_checked(
     place: Place, path: str, version: int, enabled: bool
 ) -> None:
-    table = place.staged("t")
+    table = staged(place, configuration=UNIFORM if enabled else {})
     _, metadata = first_actions(table)
     given = {
         "metadata-location": path.format(table.location),
@@ -167,6 +167,8 @@ def test_iceberg_metadata_of_a_new_table_is_checked(
     assert kind(create(place, table, uniform={"iceberg": given}, properties=kept)) == INVALID
     assert listed(place) == []
     good = {**given, "metadata-location": f"{table.location}/metadata/0.json", "converted-delta-version": 0}
+    first = commit_file(table.timestamp, first_actions(table, configuration=UNIFORM), "CREATE TABLE")
+    table.put(f"_delta_log/{0:020d}.json", first)
     answer = create(place, table, uniform={"iceberg": good}, properties={**kept, **UNIFORM})
     assert answer.json()["uniform"] == {"iceberg": good}
 
@@ -202,6 +204,7 @@ def test_an_external_table_points_only_into_itself(place: Place, shared_inver: I
         ("delta.minReaderVersion", "4"),
         ("delta.minWriterVersion", "8"),
         ("delta.feature.appendOnly", "supported"),
+        ("delta.appendOnly", "true"),
     ],
 )
 def test_properties_that_version_0_belies_are_refused(place: Place, key: str, value: str) -> None:

@@ -58,7 +58,7 @@ def read_type(given: Any, path: str, *, complete: bool = False, depth: int = 0) 
     """The type in its inner form, or Invalid with the path to what is wrong.
 
     `complete` asks for every key that the schema of delta/v1 calls required; otherwise what is
-    left out may be null and has no metadata.
+    left out, or null, may be null and has no metadata.
     """
     if depth > MAX_DEPTH:
         raise Invalid(f"{path} is nested deeper than {MAX_DEPTH} levels", field=path)
@@ -117,7 +117,9 @@ def read_field(given: Any, path: str, *, complete: bool = False, depth: int = 0)
     name = check_column_name(given.get("name"), f"{path}.name")
     if "type" not in given:
         raise Invalid(f"{path}.type is required", field=f"{path}.type")
-    metadata = given.get("metadata", None if complete else {})
+    metadata = given.get("metadata")
+    if metadata is None and not complete:
+        metadata = {}
     if not isinstance(metadata, dict):
         raise Invalid(f"{path}.metadata must be an object", field=f"{path}.metadata")
     return {
@@ -218,7 +220,9 @@ def _part(given: dict[str, Any], camel: str, kebab: str, path: str) -> Any:
 
 
 def _flag(given: dict[str, Any], camel: str, kebab: str, path: str, complete: bool) -> bool:
-    value = given.get(kebab, given.get(camel, None if complete else True))
+    value = given.get(kebab, given.get(camel))
+    if value is None and not complete:
+        value = True
     if not isinstance(value, bool):
         raise Invalid(f"{path}.{kebab} must be true or false", field=f"{path}.{kebab}")
     return value

@@ -12,10 +12,14 @@ from typing import Any
 import msgspec
 
 from inver.domain import delta, ledger
+from inver.domain.datatypes import read_type
 from inver.domain.delta import CLUSTERING, ROW_TRACKING, CommitSummary
 from inver.domain.tables import Table, TableDetails
 from inver.errors import Invalid
 from inver.services.delta.types import Changes
+
+MAX_NESTING = 200
+"""More than types need that are nested as deep as they may be."""
 
 _decode = msgspec.json.decode
 _encode = msgspec.json.encode
@@ -143,9 +147,7 @@ def _properties(told: Changes, written: Mapping[str, str], before: Mapping[str, 
     for key, value in written.items():
         if said.get(key, value) != value or key in told.remove_properties:
             raise _other(key)
-    for key, value in said.items():
-        if key not in written and _is_of_log(key) and before.get(key) != value:
-            raise Invalid(f"the staged commit does not have the {key} of the request", field=key)
+    require_written(said, written)
     more = {
         key: value
         for key, value in written.items()
@@ -158,6 +160,13 @@ def _properties(told: Changes, written: Mapping[str, str], before: Mapping[str, 
     if gone and not whole:
         found["remove_properties"] = tuple(gone.union(told.remove_properties))
     return found
+
+
+def require_written(said: Mapping[str, str], written: Mapping[str, str]) -> None:
+    """Delta's own properties are those of the file, also where the table had others before."""
+    for key in said:
+        if key not in written and _is_of_log(key):
+            raise Invalid(f"the commit file does not have the {key} of the request", field=key)
 
 
 def _require_standing(told: Changes, before: Mapping[str, str]) -> None:
@@ -186,7 +195,13 @@ def fields_of_schema(schema: bytes) -> list[dict[str, Any]]:
 
 def _is_valid(field: dict[str, Any]) -> bool:
     kinds = {"type": str | dict, "nullable": bool, "metadata": dict}
-    return all(isinstance(field[key], kind) for key, kind in kinds.items())
+    return all(isinstance(field[key], kind) for key, kind in kinds.items()) and not _is_deep(field)
+
+
+def _is_deep(given: Any, most: int = MAX_NESTING) -> bool:
+    """What one decoder just takes, another that is called from deeper inside does not."""
+    inner = given.values() if isinstance(given, dict) else given if isinstance(given, list) else ()
+    return most == 0 or any(_is_deep(each, most - 1) for each in inner)
 
 
 def _is_name(given: object) -> bool:
@@ -228,9 +243,12 @@ def as_written(columns: bytes, fields: list[dict[str, Any]]) -> bytes:
         text = column.get("type_json")
         said = _field(_decode(text) if text else column)
         if isinstance(field["type"], dict):
-            said["type"] = field["type"]
-        said["metadata"] = {**said["metadata"], **field["metadata"]}
+            said["type"] = read_type(field["type"], "metadata.schema")
+        own = {key: value for key, value in said["metadata"].items() if not key.startswith("delta.")}
+        said["metadata"] = {**own, **field["metadata"]}
         said["nullable"] = column["nullable"] = field["nullable"]
+        if text and isinstance(said["metadata"].get("comment"), str):
+            column["comment"] = said["metadata"]["comment"]
         column.update({"type_json": _encode(said).decode()} if text else said)
     return _encode(found)
 

@@ -12,7 +12,14 @@ from inver.domain.delta import CommitInfo, CommitSummary, DeltaHead
 from inver.domain.names import check_name
 from inver.domain.tables import Table
 from inver.errors import Invalid
-from inver.services.delta.agreement import as_written, fields_of_columns, fields_of_schema, folded, shape
+from inver.services.delta.agreement import (
+    as_written,
+    fields_of_columns,
+    fields_of_schema,
+    folded,
+    require_written,
+    shape,
+)
 from inver.services.delta.changing import check_first_uniform, check_partitions, column_names
 from inver.services.delta.types import NewTable
 
@@ -87,6 +94,7 @@ def _first_head(table: Table, new: NewTable, summary: CommitSummary) -> tuple[De
     for key, value in expected.items():
         if new.properties.get(key, value) != value:
             raise Invalid(f"{key} must be {value}, as in version 0", field=key)
+    require_written(new.properties, written)
     partition = summary.metadata.partition_columns
     if new.partition_columns is not None and folded(new.partition_columns) != folded(partition):
         raise Invalid("the partition columns differ from those of version 0", field="partition-columns")
