@@ -134,6 +134,21 @@ async def test_what_is_committed_while_a_table_is_slow_follows_at_once(
         await until_marked(lake, 2)
 
 
+async def test_what_is_committed_while_a_table_is_slow_is_not_forgotten_for_others(
+    book: Book, tmp_path: Path, services: Services, trouble: Trouble
+):
+    """The table comes round while others are published in the same round."""
+    slow, other = await lakes(book, tmp_path, services, 2)
+    publishing = services.publishing
+    trouble.silent = {slow.id}
+    await publishing._publish_all({slow.id: 1}, 0.0)
+    assert slow.id in publishing._slow
+    trouble.over.set()
+    await publishing._publish_all({slow.id: 2, other.id: 1}, 0.0)
+    assert publishing._told == {slow.id: 2}
+    await until(lambda: slow.id not in publishing._slow)
+
+
 async def nothing() -> list[str]:
     return []
 

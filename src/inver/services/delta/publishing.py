@@ -166,16 +166,17 @@ class Publishing:
 
     async def _publish_all(self, due: Mapping[str, int], now: float) -> None:
         """Those first that nothing is known against; nobody is waited for who failed before."""
-        tables = iter([each for each in due.items() if each[0] not in self._setbacks])
+        free = {table_id: last for table_id, last in due.items() if table_id not in self._slow}
+        for table_id in due.keys() - free.keys():
+            # It may be at versions before that.
+            self.told(table_id, due[table_id])
+        tables = iter([each for each in free.items() if each[0] not in self._setbacks])
         while some := tuple(islice(tables, AT_ONCE)):
-            await self._publish_some(each for each in some if each[0] not in self._slow)
-        for table_id, last in due.items():
-            if table_id in self._slow:
-                # It may be at versions before that.
-                self.told(table_id, last)
+            await self._publish_some(some)
+        for table_id, last in free.items():
+            if table_id in self._slow or self._setbacks.must_wait(table_id, now):
                 continue
-            ready = table_id in self._setbacks and not self._setbacks.must_wait(table_id, now)
-            if ready and len(self._slow) < SLOW:
+            if table_id in self._setbacks and len(self._slow) < SLOW:
                 self._let_be(table_id, asyncio.ensure_future(self._try(table_id, last)))
 
     async def _publish_some(self, tables: Iterable[tuple[str, int]]) -> None:
