@@ -87,13 +87,17 @@ class StagedCommits:
         if not found:
             # A gap, or a table that is gone: the decision tells.
             return
-        timestamp = _info(found[0].payload).timestamp
-        if info.timestamp < timestamp:
-            raise Invalid(
-                f"the in-commit timestamp {info.timestamp} is before the {timestamp} of version {before}",
-                field="commit_info.timestamp",
-                fix="take the later one of the time of the commit and 1 ms after the version before it",
-            )
+        require_later(info, _info(found[0].payload))
+
+
+def require_later(info: CommitInfo, before: CommitInfo) -> None:
+    if info.timestamp < before.timestamp:
+        raise Invalid(
+            f"the in-commit timestamp {info.timestamp} is before the {before.timestamp} of version "
+            f"{before.version}",
+            field="commit_info.timestamp",
+            fix="take the later one of the time of the commit and 1 ms after the version before it",
+        )
 
 
 def _too_large(field: str) -> Invalid:
