@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.fixtures.delta import metadata
 from tests.fixtures.server import InverServer
 from tests.fixtures.trio import Trio
 
@@ -80,6 +81,61 @@ def test_no_version_is_made_past_its_format(trio: Trio, refused: int) -> None:
     assert trio.versions() == (1, 1, 1)
     trio.transact(*trio.step(2)).raise_for_status()
     assert trio.versions() == (2, 2, 2)
+
+
+def test_time_does_not_go_back_inside_of_a_transaction(trio: Trio) -> None:
+    second, first = trio.delta_commit(2), trio.delta_commit(1)
+    answer = trio.transact(first, second)
+    assert (answer.status_code, answer.json()["field"]) == (400, "operations[1].commit_info.timestamp")
+    assert trio.versions()[0] == 0
+    trio.transact(first, trio.delta_commit(2)).raise_for_status()
+    assert trio.versions()[0] == 2
+
+
+def test_the_metadata_of_a_table_changes_once_in_a_transaction(trio: Trio) -> None:
+    def commit(version: int, *more: str) -> dict[str, Any]:
+        fields = [{"name": name, "type": "long", "nullable": True, "metadata": {}} for name in more]
+        return trio.delta_commit(version, [metadata(trio.delta, *fields)])
+
+    answer = trio.transact(commit(1, "a"), commit(2, "a", "b"))
+    assert (answer.status_code, answer.json()["field"]) == (400, "operations[1].commit_info"), answer.text
+    assert trio.versions()[0] == 0
+    trio.transact(commit(1, "a"), trio.delta_commit(2)).raise_for_status()
+    assert [each["name"] for each in trio.delta.load()["metadata"]["columns"]["fields"]] == ["id", "a"]
+
+
+def test_what_a_format_keeps_is_not_changed_past_it(trio: Trio) -> None:
+    trio.transact(*trio.step(1)).raise_for_status()
+    for named, kept in (
+        (trio.delta.name.split("."), ("columns",)),
+        ([trio.lake.catalog, "ns", "t"], ("columns", "properties")),
+        (trio.lance.id("t"), ("columns",)),
+    ):
+        catalog, schema, name = named
+        path = f"/catalogs/{catalog}/schemas/{schema}/tables/{name}"
+        before = trio.server.call("GET", path).json()
+        for field in kept:
+            body = {
+                field: {"team": "sales"} if field == "properties" else [{"name": "zzz", "type": "string"}]
+            }
+            answer = trio.server.call("PATCH", path, json=body)
+            assert (answer.status_code, answer.json()["field"]) == (400, field), answer.text
+        assert trio.server.call("GET", path).json() == before
+        assert trio.server.call("PATCH", path, json={"comment": "ours"}).json()["comment"] == "ours"
+    assert trio.versions() == (1, 1, 1)
+
+
+def test_properties_of_the_log_stay_when_those_of_the_catalog_change(trio: Trio) -> None:
+    catalog, schema, name = trio.delta.name.split(".")
+    path = f"/catalogs/{catalog}/schemas/{schema}/tables/{name}"
+    before = trio.server.call("GET", path).json()["properties"]
+    changed = trio.server.call("PATCH", path, json={"properties": {"team": "sales"}})
+    assert changed.json()["properties"] == {**before, "team": "sales"}
+    assert trio.server.call("PATCH", path, json={"properties": before}).json()["properties"] == before
+    for key, value in {"delta.appendOnly": "true", "io.unitycatalog.tableId": "another"}.items():
+        refused = trio.server.call("PATCH", path, json={"properties": {key: value}})
+        assert (refused.status_code, refused.json()["field"]) == (400, key)
+    trio.transact(trio.delta_commit(1)).raise_for_status()
 
 
 def test_a_commit_that_requires_nothing_of_what_changed_is_made_again(trio: Trio) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.fixtures.delta import DeltaTable, add_file, new_schema, new_table, unity
+from tests.fixtures.delta import DeltaTable, add_file, metadata, new_schema, new_table, unity
 from tests.fixtures.server import InverServer
 
 FIELD: dict[str, Any] = {
@@ -46,14 +46,6 @@ def preview(table: DeltaTable, staged: dict[str, Any], **more: Any) -> httpx.Res
     info = {key.replace("-", "_"): value for key, value in staged.items()}
     body = {"table_id": table.id, "table_uri": table.location, "commit_info": info, **more}
     return table.http.post("/delta/preview/commits", json=body)
-
-
-def metadata(table: DeltaTable, *fields: dict[str, Any], **changed: Any) -> dict[str, Any]:
-    """The metadata action of version 0 with other values."""
-    lines = (table.folder / "_delta_log" / f"{0:020d}.json").read_text().splitlines()
-    [written] = [json.loads(line)["metaData"] for line in lines if "metaData" in line]
-    schema = {"type": "struct", "fields": [*table.fields, *fields]}
-    return {"metaData": {**written, "schemaString": json.dumps(schema), **changed}}
 
 
 def test_who_is_late_and_saw_what_the_winner_published_is_late(table):
@@ -206,11 +198,41 @@ def test_the_comment_of_a_column_is_that_of_the_log(table, told):
 
 
 def test_what_delta_reads_of_a_column_is_what_the_log_says(table):
-    told = {**FIELD, "metadata": {"delta.generationExpression": "id + 1", "pii": "no"}}
+    told = {
+        **FIELD,
+        "metadata": {"delta.generationExpression": "id + 1", "CURRENT_DEFAULT": "7", "pii": "no"},
+    }
     staged = table.stage(1, [metadata(table, FIELD)])
     assert table.commit(staged, set_columns(table, told)).status_code == 200
     loaded = table.load()["metadata"]["columns"]["fields"][1]
     assert loaded["metadata"] == {**FIELD["metadata"], "pii": "no"}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "",
+        {"type": "array"},
+        {"type": "decimal"},
+        {"type": "map", "keyType": "long"},
+        {"type": "struct", "fields": [{"name": "a", "type": "long"}, {"name": "A", "type": "long"}]},
+        {"type": "struct", "fields": [5]},
+    ],
+    ids=range(6),
+)
+def test_a_type_that_is_not_whole_is_refused_whoever_tells_it(table, kind):
+    answer = preview(table, table.stage(1, [metadata(table, {**ARRAY, "type": kind})]))
+    assert answer.status_code == 400
+    assert "metadata.schema" in answer.text
+    assert table.load()["latest-table-version"] == 0
+
+
+def test_a_type_that_is_newer_than_the_catalog_is_taken(table):
+    assert (
+        preview(table, table.stage(1, [metadata(table, {**ARRAY, "type": "geometry(4326)"})])).status_code
+        == 200
+    )
+    assert table.load()["metadata"]["columns"]["fields"][1]["type"] == "geometry(4326)"
 
 
 def test_columns_that_are_the_same_stay_as_they_were_given(table):

@@ -5,6 +5,8 @@ A name that an earlier intent of the same transaction made is found too.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from inver.domain import ledger
@@ -12,7 +14,17 @@ from inver.domain.grants import Action, Chain, Node
 from inver.domain.ledger import Operation, Work
 from inver.domain.names import check_name, dotted, path_key
 from inver.domain.securables import Schema, SecurableKind
-from inver.domain.tables import INITIAL, NAMED, Format, State, Table, TableKind, is_of_its_format, stays_bare
+from inver.domain.tables import (
+    INITIAL,
+    NAMED,
+    Format,
+    State,
+    Table,
+    TableKind,
+    is_managed_delta,
+    is_of_its_format,
+    stays_bare,
+)
 from inver.errors import Invalid
 from inver.ids import new_id
 from inver.ports import Store
@@ -20,6 +32,7 @@ from inver.services.access import METASTORE_CHAIN, Access, missing
 from inver.services.catalogs import new_owner
 from inver.services.claims import claims_on, gives_way
 from inver.services.context import Caller
+from inver.services.delta.agreement import beside_log
 from inver.services.intents import (
     AlterTable,
     Commit,
@@ -135,13 +148,24 @@ class Plan:
 
     async def _alter(self, intent: AlterTable) -> None:
         chain = await self._chain(intent.table, Action.ALTER_TABLE)
-        columns = intent.columns
+        columns, properties, etag = intent.columns, intent.properties, intent.expect_etag
+        told = [
+            name
+            for name, value in (("columns", columns), ("properties", properties))
+            if not isinstance(value, msgspec.UnsetType)
+        ]
+        full = await self._store.full_table(chain[0].id) if told else None
+        if full is not None and is_of_its_format(full.table):
+            self._require_own(full.table, told)
+            if is_managed_delta(full.table) and isinstance(properties, dict):
+                properties = beside_log(properties, full.details.properties)
+                etag = full.table.etag if etag is None else etag
         self._add(
             ledger.AlterTable(
                 table_id=chain[0].id,
-                expect_etag=intent.expect_etag,
+                expect_etag=etag,
                 comment=intent.comment,
-                properties=intent.properties,
+                properties=properties,
                 columns=columns,
                 column_names=() if isinstance(columns, msgspec.UnsetType) else _column_names(columns),
                 owner=await new_owner(self._store, self._access, self._caller, chain, intent.owner),
@@ -213,6 +237,17 @@ class Plan:
         if action is Action.COMMIT and table is not None:
             self._require_bare(table)
         return chain
+
+    def _require_own(self, table: Table, told: Sequence[str]) -> None:
+        """What the format of a table keeps, its readers would not hear of."""
+        kept = ("columns", "properties") if table.format is Format.ICEBERG else ("columns",)
+        for name in told:
+            if name in kept:
+                raise Invalid(
+                    f"the {name} of a table of {table.format} are changed in the words of its format",
+                    field=name,
+                    fix=f"change them with a client of {table.format}",
+                )
 
     def _require_bare(self, table: Table) -> None:
         """A version without what its format keeps of it is one that no reader of that format can read."""

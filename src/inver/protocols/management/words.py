@@ -254,7 +254,11 @@ FIELDS: dict[str, str] = {
     "AlterRecipient.comment": "Null takes it away.",
     "AlterTable.comment": "Null takes it away.",
     "AlterTable.owner": "Name of the principal that is to own it.",
-    "AlterTable.properties": "All of them, in place of the ones before.",
+    "AlterTable.columns": "Only of tables whose own format does not keep them.",
+    "AlterTable.properties": (
+        "All of them, in place of the ones before. Those in the log of a managed Delta table stay, and "
+        "those of an Iceberg table change by its own protocol."
+    ),
     "Check.detail": "What was found.",
     "Check.name": "What was examined.",
     "Check.status": "How it went.",

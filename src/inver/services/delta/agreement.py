@@ -24,6 +24,8 @@ MAX_NESTING = 200
 _decode = msgspec.json.decode
 _encode = msgspec.json.encode
 _REQUIRED = (delta.TABLE_ID, *delta.REQUIRED_PROPERTIES)
+_MARKS = ("delta.", "CURRENT_DEFAULT", "EXISTS_DEFAULT", "__CHAR_VARCHAR_TYPE_STRING")
+"""How the names of metadata begin by which Delta and Spark read a column."""
 
 
 def is_plain(summary: CommitSummary) -> bool:
@@ -131,8 +133,21 @@ def _require_spelled(told: Changes, written: delta.Protocol) -> None:
         raise _other("protocol")
 
 
+def beside_log(given: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:
+    """All properties of a managed table, of which these are to be the catalog's own: the log's stay."""
+    kept = {key: value for key, value in before.items() if _is_of_log(key)}
+    for key, value in delta.stored_properties(given).items():
+        if _is_of_log(key) and kept.get(key) != value:
+            raise Invalid(
+                f"the {key} of a managed table changes with a commit",
+                field=key,
+                fix="leave it out; a client that writes to the table can change it",
+            )
+    return {**kept, **delta.stored_properties(given)}
+
+
 def _is_of_log(key: str) -> bool:
-    return key.startswith("delta.") and bool(delta.stored_properties({key: ""}))
+    return key == delta.TABLE_ID or (key.startswith("delta.") and bool(delta.stored_properties({key: ""})))
 
 
 def _properties(told: Changes, written: Mapping[str, str], before: Mapping[str, str]) -> dict[str, Any]:
@@ -194,8 +209,28 @@ def fields_of_schema(schema: bytes) -> list[dict[str, Any]]:
 
 
 def _is_valid(field: dict[str, Any]) -> bool:
-    kinds = {"type": str | dict, "nullable": bool, "metadata": dict}
-    return all(isinstance(field[key], kind) for key, kind in kinds.items()) and not _is_deep(field)
+    if _is_deep(field) or not isinstance(field["nullable"], bool) or not isinstance(field["metadata"], dict):
+        return False
+    return _is_type(field["type"])
+
+
+def _is_type(given: Any) -> bool:
+    """Whether its parts are there. Names of types are taken as they are: there may be new ones."""
+    match given:
+        case str():
+            return given != ""
+        case {"type": "array", "elementType": element}:
+            return _is_type(element)
+        case {"type": "map", "keyType": key, "valueType": value}:
+            return _is_type(key) and _is_type(value)
+        case {"type": "struct", "fields": list(fields)}:
+            named = {str(each.get("name")).lower() for each in fields if isinstance(each, dict)}
+            return len(named) == len(fields) and all(
+                _is_name(each.get("name")) and _is_type(each.get("type")) for each in fields
+            )
+        case {"type": "udt", "sqlType": kind}:
+            return _is_type(kind)
+    return False
 
 
 def _is_deep(given: Any, most: int = MAX_NESTING) -> bool:
@@ -205,7 +240,7 @@ def _is_deep(given: Any, most: int = MAX_NESTING) -> bool:
 
 
 def _is_name(given: object) -> bool:
-    return isinstance(given, str) and "\0" not in given
+    return isinstance(given, str) and given != "" and "\0" not in given
 
 
 def fields_of_columns(columns: bytes) -> list[dict[str, Any]]:
@@ -235,21 +270,23 @@ def _require_same(told: list[dict[str, Any]], written: list[dict[str, Any]]) -> 
 
 
 def as_written(columns: bytes, fields: list[dict[str, Any]]) -> bytes:
-    """The columns of a request with what only the file says of them, also of what is inside."""
-    written = {field["name"].lower(): field for field in fields}
-    found = _decode(columns)
-    for column in found:
-        field = written[column["name"].lower()]
+    """The columns of a request as the file has them, with what the catalog alone knows of them."""
+    told = {column["name"].lower(): column for column in _decode(columns)}
+    found = []
+    for position, field in enumerate(fields):
+        column = told[field["name"].lower()]
         text = column.get("type_json")
-        said = _field(_decode(text) if text else column)
-        if isinstance(field["type"], dict):
-            said["type"] = read_type(field["type"], "metadata.schema")
-        own = {key: value for key, value in said["metadata"].items() if not key.startswith("delta.")}
-        said["metadata"] = {**own, **field["metadata"]}
-        said["nullable"] = column["nullable"] = field["nullable"]
-        if text and isinstance(said["metadata"].get("comment"), str):
+        own = _field(_decode(text) if text else column)["metadata"]
+        own = {key: value for key, value in own.items() if not key.startswith(_MARKS)}
+        kind = read_type(field["type"], "metadata.schema")
+        said = {**field, "type": kind, "metadata": {**own, **field["metadata"]}}
+        if not text:
+            found.append({**column, **said})
+            continue
+        column.update(name=said["name"], nullable=said["nullable"], position=position)
+        if isinstance(said["metadata"].get("comment"), str):
             column["comment"] = said["metadata"]["comment"]
-        column.update({"type_json": _encode(said).decode()} if text else said)
+        found.append({**column, "type_json": _encode(said).decode()})
     return _encode(found)
 
 
