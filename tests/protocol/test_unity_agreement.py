@@ -11,7 +11,7 @@ import pytest
 
 from tests.fixtures.delta import DeltaTable, commit_file, new_table
 from tests.fixtures.server import InverServer
-from tests.fixtures.unity import ID, Place, code, first_actions, kind, properties
+from tests.fixtures.unity import DAY, ID, Place, code, first_actions, kind, properties
 
 V1 = "/delta/v1"
 INVALID = (400, "InvalidParameterValueException")
@@ -289,6 +289,27 @@ def test_partition_columns_are_named_in_any_case(place: Place) -> None:
     assert made.json()["metadata"]["partition-columns"] == ["id"]
 
 
+def test_columns_stand_as_in_version_0(place: Place) -> None:
+    """Clients of the older dialects may name them otherwise, and put those of partitions last."""
+    table = place.staged("t", fields=(DAY, ID), partition=("day",))
+    told = [
+        {
+            **column,
+            "name": column["name"].upper(),
+            "type_json": column["type_json"].replace(name, name.upper()),
+        }
+        for column, name in ((ID, '"id"'), (DAY, '"day"'))
+    ]
+    place.post("/tables", place.creation(table, columns=told))
+    shown = place.get(f"/tables/{place.schema}.t")["columns"]
+    assert [(each["name"], each["position"], each.get("partition_index")) for each in shown] == [
+        ("day", 0, 0),
+        ("id", 1, None),
+    ]
+    loaded = table.load()["metadata"]
+    assert [each["name"] for each in loaded["columns"]["fields"]] == ["day", "id"]
+
+
 def test_of_those_that_send_the_same_creation_at_once_all_succeed(place: Place) -> None:
     table = place.staged("t")
     body = place.creation(table)
@@ -330,17 +351,18 @@ def columns(*fields: Any) -> dict[str, Any]:
 def test_columns_that_the_file_has_not_are_refused(table: DeltaTable) -> None:
     before = table.load()
     [own] = table.fields
+    none = {**OTHER, "type": {"type": "struct", "fields": [5]}}
     wrong = [
-        ([], columns(own, OTHER)),
-        ([metadata(table, own)], columns(own, OTHER)),
-        ([metadata(table, own, OTHER)], columns(own)),
-        ([metadata(table, own, OTHER)], columns(own, {**OTHER, "type": "long"})),
-        ([metadata(table, own, {**OTHER, "type": {"type": "struct", "fields": [5]}})], columns(own, OTHER)),
+        ([], columns(own, OTHER), "columns"),
+        ([metadata(table, own)], columns(own, OTHER), "columns"),
+        ([metadata(table, own, OTHER)], columns(own), "columns"),
+        ([metadata(table, own, OTHER)], columns(own, {**OTHER, "type": "long"}), "columns"),
+        ([metadata(table, own, none)], columns(own, OTHER), "metadata.schema"),
     ]
-    for actions, asked in wrong:
+    for actions, asked, field in wrong:
         answer = table.commit(table.stage(1, actions), asked)
         assert kind(answer) == INVALID, answer.text
-        assert "columns" in answer.text
+        assert field in answer.text
         assert table.load() == before
     answer = table.commit(table.stage(1, [metadata(table, own, OTHER)]), columns(own, OTHER))
     assert answer.json()["metadata"]["columns"]["fields"] == [own, OTHER]

@@ -75,6 +75,10 @@ def test_creating_again_is_the_same_creation(place: Place) -> None:
         assert place.post("/tables", {**body, "storage_location": spelling}) == made
     other = place.admin.post("/tables", json={**body, "comment": "another"})
     assert code(other) == (400, "TABLE_ALREADY_EXISTS")
+    place.admin.delete(f"/tables/{table.name}").raise_for_status()
+    # It was created, so that there is none would not be true; of another request it is.
+    assert place.admin.post("/tables", json=body).status_code == 500
+    assert place.admin.post("/tables", json={**body, "comment": "another"}).status_code == 404
 
 
 def test_refusals_of_staging(place: Place) -> None:

@@ -130,13 +130,15 @@ class DeltaTables:
         await self._require_create(caller, schema.id, dotted([catalog, *path]))
         place = Location.parse(new.location, field="storage_location")
         table = await self._store.table_at(place.prefix)
-        if table is None or table.state not in (State.STAGED, State.LIVE):
-            raise NotFound(f"no staged table has the location {new.location}", kind="table")
-        if table.created_by != caller.principal.id:
-            raise Forbidden("only who staged a table can finish it")
         # A place has many spellings.
         same = msgspec.structs.replace(new, location=place.prefix)
         fingerprint = sha256(_encode(same, order="sorted")).hexdigest()
+        if table is None or table.state not in (State.STAGED, State.LIVE):
+            if table is not None and await self._was_created(table, fingerprint):
+                raise OutcomeUnknown("the request is applied, and the table was dropped after it")
+            raise NotFound(f"no staged table has the location {new.location}", kind="table")
+        if table.created_by != caller.principal.id:
+            raise Forbidden("only who staged a table can finish it")
         taken = await self._store.table_by_name(catalog, path, name)
         if table.state is State.LIVE or (taken is not None and taken.id == table.id):
             return await self._created_before(table, fingerprint)
@@ -309,10 +311,14 @@ class DeltaTables:
             ) from None
 
     async def _created_before(self, table: Table, fingerprint: str) -> Loaded:
-        first = await self._store.commits(table.id, ledger.MAIN, 0, 0, 1)
-        if not first or first[0].token != fingerprint:
+        if not await self._was_created(table, fingerprint):
             raise AlreadyExists(f"the staged table {table.id} is finished already", kind="table")
         return _loaded(await self._full(table.id))
+
+    async def _was_created(self, table: Table, fingerprint: str) -> bool:
+        """Whether it was this request that finished the table."""
+        first = await self._store.commits(table.id, ledger.MAIN, 0, 0, 1)
+        return bool(first) and first[0].token == fingerprint
 
     async def _find(self, ref: TableRef) -> FullTable:
         if ref.id is not None:
